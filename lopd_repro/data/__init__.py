@@ -1,0 +1,1 @@
+"""Tasks, environments and splits."""
