@@ -1,0 +1,1 @@
+"""The training loop, the Method interface, losses, teachers and checkpoints."""
