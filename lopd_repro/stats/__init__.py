@@ -1,0 +1,40 @@
+"""Intervals, paired tests, corrections and estimators. Imports no other part of the project."""
+
+from __future__ import annotations
+
+from lopd_repro.stats.bootstrap import (
+    DRAWS,
+    Interval,
+    PairedResult,
+    bootstrap_means,
+    hierarchical_interval,
+    paired_bootstrap,
+    percentile_interval,
+)
+from lopd_repro.stats.comparisons import COMPARISON_COLUMNS, Cell, comparisons
+from lopd_repro.stats.correction import holm
+from lopd_repro.stats.passk import mean_pass_at_k, pass_at_k, passed_all
+from lopd_repro.stats.summary import Summary, mean_std, score_matrix, summarise
+from lopd_repro.stats.ucb import ucb1_scores
+
+__all__ = [
+    "COMPARISON_COLUMNS",
+    "DRAWS",
+    "Cell",
+    "Interval",
+    "PairedResult",
+    "Summary",
+    "bootstrap_means",
+    "comparisons",
+    "hierarchical_interval",
+    "holm",
+    "mean_pass_at_k",
+    "mean_std",
+    "paired_bootstrap",
+    "pass_at_k",
+    "passed_all",
+    "percentile_interval",
+    "score_matrix",
+    "summarise",
+    "ucb1_scores",
+]
