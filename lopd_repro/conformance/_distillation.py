@@ -18,6 +18,7 @@ from lopd_repro.training.losses import (
     ema_update,
     entropy,
     importance_weight,
+    k3_kl,
     renormalise,
     row_mean,
     score_function_reverse_kl,
@@ -190,8 +191,8 @@ def sdft(entry: dict[str, Any], path: Path) -> Outcome:
     data.check("loss", loss)
     data.check_grad("grad_student_full_logits", leaf)
     sampled = where.take(ids)
-    gap = gather(student, sampled) - gather(teacher, sampled)
-    data.check_if_recorded("metric_kl_approx", gap.mean())
+    approximate = k3_kl(gather(student, sampled), gather(teacher, sampled))
+    data.check_if_recorded("metric_kl_approx", approximate.mean())
     data.check_if_recorded("metric_entropy", entropy(student).mean())
     return data.outcome()
 

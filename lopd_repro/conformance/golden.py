@@ -27,9 +27,9 @@ class Comparison:
         self.notes: list[str] = []
         self._failed: list[str] = []
 
-    def value(self, name: str, ours: Any, recorded: Any, rtol: float | None = None) -> None:
-        """Compare a value; `rtol` overrides the entry's where a case needs its own."""
-        self.value_error = max(self.value_error or 0.0, self._error(name, ours, recorded, rtol))
+    def value(self, name: str, ours: Any, recorded: Any, atol: float | None = None) -> None:
+        """Compare a value; `atol` overrides the entry's where a part needs its own."""
+        self.value_error = max(self.value_error or 0.0, self._error(name, ours, recorded, atol))
 
     def grad(self, name: str, ours: Any, recorded: Any) -> None:
         """Compare a gradient."""
@@ -46,14 +46,13 @@ class Comparison:
         detail = "; ".join([*self._failed, *self.notes])
         return Outcome(self.value_error or 0.0, self.grad_error, not self._failed, detail)
 
-    def _error(self, name: str, ours: Any, recorded: Any, rtol: float | None) -> float:
+    def _error(self, name: str, ours: Any, recorded: Any, atol: float | None) -> float:
         left, right = _numeric(ours), _numeric(recorded)
         if left.shape != right.shape:
             self.fail(f"{name}: shape {left.shape}, recorded {right.shape}")
             return float("inf")
-        close = np.allclose(
-            left, right, rtol=self.rtol if rtol is None else rtol, atol=self.atol, equal_nan=True
-        )
+        allowed = self.atol if atol is None else atol
+        close = np.allclose(left, right, rtol=self.rtol, atol=allowed, equal_nan=True)
         if not close:
             self.fail(f"{name} differs")
         with np.errstate(invalid="ignore"):
