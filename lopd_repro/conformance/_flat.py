@@ -57,7 +57,7 @@ def verl_aggregate(
     rows: int | None = None,
     norm: float | None = None,
 ) -> Tensor:
-    """verl's agg_loss: `per_token [N]`, global sizes where a case gives them."""
+    """verl's agg_loss: `per_token [N]`, global sizes where a case gives them; 0/0 is NaN."""
     own = token_totals(where.row, where.n_rows)
     ours = VERL_MODES[mode]
     totals = Totals(
@@ -74,7 +74,7 @@ def verl_aggregate(
         totals=totals,
         norm=where.width if norm is None else norm,
         eps=1e-8,
-        empty="nan" if ours.startswith("seq_mean") else "zero",
+        empty="nan",
     )
 
 
