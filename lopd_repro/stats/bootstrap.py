@@ -10,8 +10,14 @@ Two ways to draw the tasks, because the design is crossed and not nested:
 - "shared": one task draw for all seeds of a draw, as all seeds share the tasks. Wider; it also
   covers the choice of tasks.
 
-With few seeds (three) every bootstrap over seeds is optimistic: S = 3 has only ten distinct
-seed draws. Intervals are percentile intervals.
+Percentile intervals. With three seeds they are optimistic where training itself varies much. In a
+simulation (3 seeds, 96 tasks, scores in [0, 1]: task sd 0.2 and residual sd 0.2 for a score, 0.05
+and 0.25 for a paired difference) the nominal 95% interval held the truth in
+
+    seed sd      score: per_seed / shared      difference: per_seed / shared
+    0.02                87% / 97%                       94% / 98%
+    0.05                                                86% / 91%
+    0.10                                                81% / 81%
 """
 
 from __future__ import annotations
