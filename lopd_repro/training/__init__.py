@@ -1,1 +1,1 @@
-"""The training loop, the Method interface, losses, teachers and checkpoints."""
+"""Shared training core: the loop, the Method interface, losses, teachers, checkpoints."""

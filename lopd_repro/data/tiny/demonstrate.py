@@ -23,6 +23,8 @@ from lopd_repro.data.schema import Environment, ToolTask
 from lopd_repro.data.tiny.domains import DOMAINS, ID_NUMBERS, PROCEDURES, VALUES, Procedure
 from lopd_repro.data.tiny.tasks import read_instruction
 from lopd_repro.data.tiny.world import environment as tiny_environment
+from lopd_repro.envs.trace import TraceStep
+from lopd_repro.envs.trace import lite_trace as trace_text
 from lopd_repro.errors import UserError
 
 DONE = "Task Completed"
@@ -180,15 +182,9 @@ def call_text(tool: str, arguments: dict[str, Any]) -> str:
     return f"{_CALL[0]}{body}{_CALL[1]}"
 
 
-def lite_trace(calls: Iterable[Call], result_limit: int = 80) -> str:
-    """Numbered lines `tool(arguments) -> short result`, results cut to `result_limit` characters.
-
-    Arguments are one JSON object. Works for calls of any environment.
-    """
-    return "\n".join(
-        f"{number}. {call.tool}({json.dumps(call.arguments)}) -> {call.observation[:result_limit]}"
-        for number, call in enumerate(calls, start=1)
-    )
+def lite_trace(calls: Iterable[Call]) -> str:
+    """The calls as the experience bank writes them."""
+    return trace_text(TraceStep(call.tool, call.arguments, call.observation) for call in calls)
 
 
 def run_in_process(

@@ -81,7 +81,7 @@ def _result_glue() -> list[str]:
 
 
 def _trace_glue() -> list[str]:
-    return [f"{number}. " for number in range(1, MAX_STEPS + 1)] + ['"}) -> ', "}) -> "]
+    return [f"{number}. " for number in range(1, MAX_STEPS + 1)] + ['") -> ', ") -> "]
 
 
 def _domain_tokens(domain: Domain) -> list[str]:
@@ -95,10 +95,10 @@ def _domain_tokens(domain: Domain) -> list[str]:
         f'", "arguments": {{"{key}": "{prefix}',
         f"{{'success': True, '{key}': '{prefix}",
         f"', '{domain.number}': ",
-        f'({{"{domain.owner}": "',
-        f'({{"{key}": "{prefix}',
+        f'({domain.owner}="',
+        f'({key}="{prefix}',
     ]
     for family in domain.families:
         quote = '"' if family.kind == "word" else ""
-        tokens.append(f'", "{family.argument}": {quote}')
+        tokens += [f'", "{family.argument}": {quote}', f'", {family.argument}={quote}']
     return tokens

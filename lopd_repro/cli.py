@@ -1,0 +1,47 @@
+"""The `lopd-repro` command. Each subcommand is loaded only when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from lopd_repro.errors import UserError
+
+COMMANDS = {
+    "tasks": ("lopd_repro.commands.tasks", "make or check the task files and their splits"),
+    "base-model": ("lopd_repro.commands.base_model", "train a tiny backbone from scratch"),
+    "import-smol": ("lopd_repro.commands.import_smol", "SmolLM2-135M from its package"),
+    "bank": ("lopd_repro.commands.bank", "experience bank and retrieval of a backbone"),
+    "cold-start": ("lopd_repro.commands.cold_start", "train the latent context composer"),
+    "train": ("lopd_repro.commands.train", "train one method with one seed"),
+    "evaluate": ("lopd_repro.commands.evaluate", "score one run on the test split"),
+    "table": ("lopd_repro.commands.table", "tables and comparisons from evaluation files"),
+    "audit": ("lopd_repro.audit.command", "check a paper's printed numbers"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; a `UserError` becomes one line on stderr and exit code 2."""
+    parser = argparse.ArgumentParser(prog="lopd-repro", description=__doc__)
+    names = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    chosen = next((a for a in arguments if not a.startswith("-")), None)
+    module = None
+    for name, (path, summary) in COMMANDS.items():
+        subparser = names.add_parser(name, help=summary)
+        if name == chosen:
+            module = importlib.import_module(path)
+            module.add_arguments(subparser)
+    parsed = parser.parse_args(arguments)
+    assert module is not None
+    try:
+        return int(module.run(parsed))
+    except UserError as error:
+        print(f"lopd-repro {parsed.command}: error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

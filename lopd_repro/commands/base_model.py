@@ -1,0 +1,151 @@
+"""`lopd-repro base-model`: a tiny backbone from scratch, with a gate on what it can do.
+
+    lopd-repro base-model --settings JSON --splits results/tasks/tool_use/splits.json --out DIR
+
+The gate: base validation reward within `gate.base`, and reward with a reference example in
+context of at least `gate.with_reference`. Training goes on in rounds until it holds; a model that
+never passes is an error, not a result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lopd_repro.commands.wiring import (
+    EnvironmentSettings,
+    Prompts,
+    add_settings,
+    read_prompts,
+    selection_tasks,
+    start,
+    tool_prompts,
+)
+from lopd_repro.data.schema import TaskSet
+from lopd_repro.data.splits import text_digests
+from lopd_repro.data.tiny import demonstration, lite_trace, sample_task, tiny_vocabulary
+from lopd_repro.envs import EnvPool, ToolEpisodes
+from lopd_repro.errors import UserError
+from lopd_repro.files import write_json, write_jsonl
+from lopd_repro.models.chat import ChatCodec
+from lopd_repro.models.tiny_base import (
+    BaseTraining,
+    CorpusSettings,
+    TinyShape,
+    build_corpus,
+    build_model,
+    train,
+)
+from lopd_repro.models.tiny_tokenizer import build_tokenizer
+from lopd_repro.rollout.engine import SamplingParams
+from lopd_repro.rollout.heads import TextContext
+from lopd_repro.rollout.hf_engine import HFEngine
+from lopd_repro.rollout.tool_use import ToolUseDomain
+from lopd_repro.settings import build
+from lopd_repro.training.checkpoint import save_model
+from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What the finished base model must show on validation tasks, and how long to try."""
+
+    base_low: float
+    base_high: float
+    with_reference: float
+    rounds: int = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of this command."""
+    add_settings(parser)
+    parser.add_argument("--splits", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--report", type=Path, required=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, measure, save."""
+    settings = start(args)
+    prompts = read_prompts(settings["prompts"])
+    training = build(BaseTraining, settings["training"], "base_model.training")
+    gate = build(Gate, settings["gate"], "base_model.gate")
+    seed = int(settings["seed"])
+    tokenizer = build_tokenizer(
+        tiny_vocabulary(vars(prompts).values()), settings["shape"].get("max_length", 1024)
+    )
+    codec = ChatCodec(tokenizer, (tokenizer.eos_token_id,))
+    corpus_settings = build(
+        CorpusSettings,
+        {
+            **settings["corpus"],
+            "reference_before": prompts.reference_before,
+            "reference_after": prompts.reference_after,
+        },
+        "base_model.corpus",
+    )
+    forbidden = text_digests(args.splits, ("validation", "test"))
+    corpus = build_corpus(codec, tool_prompts(prompts), corpus_settings, forbidden, seed)
+    model = build_model(build(TinyShape, settings["shape"], "shape"), tokenizer, seed)
+    special = [tokenizer.convert_tokens_to_ids(t) for t in tokenizer.all_special_tokens]
+    rows: list[dict[str, Any]] = []
+    for attempt in range(gate.rounds):
+        if attempt:
+            training = BaseTraining(
+                **{
+                    **vars(training),
+                    "steps": max(1, training.steps // 3),
+                    "drill_until": 0.0,
+                    "all_tokens_until": 0.0,
+                    "lr": training.lr / 3,
+                }
+            )
+        train(model, corpus, training, tokenizer.pad_token_id, special, seed + attempt, rows.append)
+        measured = _measure(model, codec, prompts, settings, args.splits)
+        print(f"base model, round {attempt + 1}: {measured}", file=sys.stderr, flush=True)
+        reached = measured["with_reference"]["reward_mean"] >= gate.with_reference
+        if reached:
+            break
+    base = measured["base"]["reward_mean"]
+    if not reached or not gate.base_low <= base <= gate.base_high:
+        raise UserError(
+            f"base_model.gate: found base reward {base:.3f} and "
+            f"{measured['with_reference']['reward_mean']:.3f} with a reference, allowed: "
+            f"{gate.base_low} to {gate.base_high}, and {gate.with_reference} or more; "
+            "use another base_model.seed or more steps"
+        )
+    write_jsonl(args.report.with_suffix(".jsonl"), rows)
+    write_json(args.report, {"rounds": attempt + 1, "validation": measured, "gate": vars(gate)})
+    save_model(args.out, model, tokenizer)
+    return 0
+
+
+def _measure(
+    model: Any, codec: ChatCodec, prompts: Prompts, settings: dict[str, Any], splits: str
+) -> dict[str, dict[str, float]]:
+    """Validation scores without and with a reference of another task of the same procedure."""
+    tasks: TaskSet = selection_tasks(splits)
+    sampling = build(SamplingParams, settings["sampling"]["evaluation"], "sampling.evaluation")
+    environment = build(EnvironmentSettings, settings["environment"], "environment")
+    plan = EvaluationPlan(tuple(tasks.tasks), 1, int(settings["seed"]), sampling)
+    rng = random.Random(f"references-{settings['seed']}")
+    references = [
+        TextContext(
+            prompts.reference_before
+            + lite_trace(demonstration(sample_task(rng, t.domain, t.family)).calls)
+            + prompts.reference_after
+        )
+        for t in tasks.tasks.values()
+    ]
+    engine = HFEngine(model, codec.eos_ids, codec.pad_id)
+    with EnvPool(environment.workers) as pool:
+        episodes = ToolEpisodes(pool, max_steps=environment.max_steps)
+        domain = ToolUseDomain(tasks, episodes, tool_prompts(prompts))
+        return {
+            "base": summary(evaluate(engine, codec, domain, plan)),
+            "with_reference": summary(evaluate(engine, codec, domain, plan, references)),
+        }

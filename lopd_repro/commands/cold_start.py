@@ -1,0 +1,107 @@
+"""`lopd-repro cold-start`: train the latent context composer on bank trajectories.
+
+    lopd-repro cold-start --settings JSON --splits FILE --backbone DIR --bank FILE \
+        --retrieved FILE --out composer.safetensors --report report.json
+
+The report rolls the latent teacher out on validation tasks, with retrieved experiences, with
+shuffled ones and without any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from lopd_repro.commands.wiring import (
+    Parts,
+    add_settings,
+    merged,
+    parts,
+    selection_tasks,
+    start,
+    training_tasks,
+)
+from lopd_repro.data.schema import TaskSet
+from lopd_repro.experience.bank import Experience, read_bank
+from lopd_repro.files import read_json, write_json, write_jsonl
+from lopd_repro.lopd.cold_start import ColdStartSettings, cold_start
+from lopd_repro.lopd.composer import Composer, ComposerSettings
+from lopd_repro.lopd.latents import Framing, LatentSource, assign_experiences
+from lopd_repro.lopd.saved import save_composer
+from lopd_repro.models.backbone import copy_model, freeze
+from lopd_repro.settings import build
+from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of this command."""
+    add_settings(parser)
+    for name in ("splits", "backbone", "bank", "retrieved"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--report", type=Path, required=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train the composer and measure the latent teacher."""
+    settings = start(args)
+    train, validation = training_tasks(args.splits), selection_tasks(args.splits)
+    bank = {e.experience_id: e for e in read_bank(args.bank, set(train.tasks))}
+    retrieved = read_json(args.retrieved)
+    seed, n_retrieved = int(settings["seed"]), int(settings["n_retrieved"])
+    with parts(settings, args.backbone) as p:
+        shape = build(
+            ComposerSettings,
+            {
+                **settings["composer"],
+                "task_prompt": p.prompts.composer_task,
+                "trace_prompt": p.prompts.composer_trace,
+            },
+            "composer",
+        )
+        frozen = freeze(copy_model(p.backbone.model))
+        composer = Composer(frozen, p.backbone.tokenizer, shape, seed, "composer")
+        domain = p.domain(merged(train, validation))
+        framing = Framing(p.prompts.latent_before, p.prompts.latent_after)
+
+        def source(split: str, pairing: str) -> LatentSource:
+            tasks = list(retrieved[split])
+            assigned = assign_experiences(
+                tasks, retrieved[split], n_retrieved, pairing, retrieved["groups"], bank, seed
+            )
+            return LatentSource(composer, bank, assigned, domain.task_text, framing)
+
+        rows: list[dict[str, float]] = []
+        cold_start(
+            source("train", "retrieved"),
+            frozen,
+            p.codec,
+            domain,
+            list(bank.values()),
+            build(ColdStartSettings, settings["cold_start"], "cold_start"),
+            seed,
+            rows.append,
+        )
+        report = _measure(p, validation, bank, source)
+        print(f"latent teacher on validation: {report}", file=sys.stderr, flush=True)
+    write_jsonl(args.report.with_suffix(".jsonl"), rows)
+    write_json(args.report, report)
+    save_composer(composer, args.out)
+    return 0
+
+
+def _measure(
+    p: Parts, validation: TaskSet, bank: dict[str, Experience], source: object
+) -> dict[str, dict[str, float]]:
+    import torch
+
+    domain = p.domain(validation)
+    tasks = tuple(validation.tasks)
+    plan = EvaluationPlan(tasks, 1, int(p.settings["seed"]), p.sampling("evaluation"))
+    report = {"none": summary(evaluate(p.engine, p.codec, domain, plan))}
+    for pairing in ("retrieved", "shuffled"):
+        with torch.no_grad():
+            contexts = source("validation", pairing).contexts(tasks)  # type: ignore[operator]
+        report[pairing] = summary(evaluate(p.engine, p.codec, domain, plan, contexts))
+    return report

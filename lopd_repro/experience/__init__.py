@@ -1,0 +1,1 @@
+"""The experience bank and retrieval from it."""

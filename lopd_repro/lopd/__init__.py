@@ -1,0 +1,1 @@
+"""Latent On-Policy Self-Distillation: composer, cold start, method."""

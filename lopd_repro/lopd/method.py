@@ -1,0 +1,232 @@
+"""LOPD: latent on-policy self-distillation (arXiv 2608.13040).
+
+The teacher is the frozen base model reading latents composed from retrieved experiences. The
+policy minimises a reverse KL to it on its own rollouts, on the teacher's top-M tokens and a tail
+bucket (eq. 9-10); the composer minimises the same divergence, keeps the teacher's
+outcome-weighted advantage Delta over a margin by a dual variable, and stays near its cold start
+(eq. 11-13).
+
+Policy and composer get their gradients from one backward pass. The released code takes two
+passes, the policy's step first, but the composer's pass there uses the policy's log-probabilities
+from before that step, so both orders give the same gradients. Where paper and released code
+differ in value the choice is a setting: `loss_averaging`, `anchor_reduction`, `dual_delta`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from lopd_repro.errors import UserError
+from lopd_repro.experience.bank import read_bank
+from lopd_repro.files import read_json
+from lopd_repro.lopd.composer import Composer
+from lopd_repro.lopd.latents import PAIRINGS, Framing, LatentSource, assign_experiences
+from lopd_repro.lopd.saved import composer_settings
+from lopd_repro.models.backbone import copy_model, freeze
+from lopd_repro.rollout.episodes import Trajectory
+from lopd_repro.rollout.heads import Context, LatentContext
+from lopd_repro.training.losses import (
+    aggregate,
+    anchor_distance,
+    captured_mass,
+    composer_objective,
+    dual_update,
+    privilege,
+    reverse_kl_topk_tail,
+    weighted_privilege,
+)
+from lopd_repro.training.method import (
+    Batch,
+    Loss,
+    Method,
+    ParameterGroup,
+    Preparation,
+    Resources,
+    TeacherSpec,
+    choice,
+)
+
+AVERAGING = {"trajectory_mean": "seq_mean_token_mean", "token_mean": "token_mean"}
+
+
+class LOPD(Method):
+    """Policy and composer trained jointly on the policy's rollouts."""
+
+    name = "lopd"
+    label = "LOPD"
+    defaults: ClassVar[dict[str, Any]] = {
+        "top_m": 20,
+        "n_retrieved": 3,
+        "margin": 0.05,
+        "eta": 0.5,
+        "beta_start": 0.0,
+        "anchor_weight": 0.2,
+        "anchor_reduction": "sum",
+        "loss_averaging": "trajectory_mean",
+        "dual_delta": "trajectory_mean",
+        "composer_lr": 1e-5,
+        "composer_clip": 1.0,
+        "frozen_composer": False,
+        "pairing": "retrieved",
+    }
+
+    def __init__(self, settings: dict[str, Any], resources: Resources) -> None:
+        super().__init__(settings, resources)
+        s = self.settings
+        choice(self.name, "anchor_reduction", s["anchor_reduction"], ("sum", "mean", "relative"))
+        choice(self.name, "loss_averaging", s["loss_averaging"], tuple(AVERAGING))
+        choice(self.name, "dual_delta", s["dual_delta"], tuple(AVERAGING))
+        choice(self.name, "pairing", s["pairing"], PAIRINGS)
+        self.beta = float(s["beta_start"])
+        files = resources.files
+        for needed in ("bank", "retrieved", "composer"):
+            if needed not in files:
+                raise UserError(f"method {self.name}: it needs the input file {needed}")
+        retrieved = read_json(files["retrieved"])
+        bank = {e.experience_id: e for e in read_bank(files["bank"], set(retrieved["train"]))}
+        self.teacher_model = freeze(copy_model(resources.backbone.model))
+        assigned = assign_experiences(
+            sorted(retrieved["train"]),
+            retrieved["train"],
+            int(s["n_retrieved"]),
+            s["pairing"],
+            retrieved["groups"],
+            bank,
+            resources.seed,
+        )
+        framing = Framing(resources.prompts["latent_before"], resources.prompts["latent_after"])
+        shape = composer_settings(files["composer"])
+
+        def source(name: str) -> LatentSource:
+            composer = Composer(
+                self.teacher_model, resources.backbone.tokenizer, shape, resources.seed, name
+            )
+            composer.load(files["composer"])
+            composer.train_mode(False)
+            return LatentSource(composer, bank, assigned, resources.domain.task_text, framing)
+
+        self._start = source("start")
+        self._source = source("composer")
+        if not s["frozen_composer"]:
+            self._source.composer.train_mode(True)
+        self._anchors: dict[str, torch.Tensor] = {}
+
+    @property
+    def teacher(self) -> TeacherSpec:
+        """The frozen base model; gradients pass through it to the latents."""
+        return TeacherSpec("frozen", needs_grad=not self.settings["frozen_composer"])
+
+    def prepare(self, trajectories: Sequence[Trajectory]) -> Preparation:
+        """Every trajectory whose task has experiences is distilled."""
+        return Preparation([self._source.has(t.task_id) for t in trajectories])
+
+    def contexts(self, trajectories: Sequence[Trajectory]) -> list[Context]:
+        """Latents of each trajectory's task, made with the current composer."""
+        tasks = [t.task_id for t in trajectories]
+        self._fill_anchors(tasks)
+        with torch.set_grad_enabled(not self.settings["frozen_composer"]):
+            return list(self._source.contexts(tasks))
+
+    def loss(self, batch: Batch) -> Loss:
+        """Eq. 13, as the policy's term plus the composer's term."""
+        s = self.settings
+        if batch.teacher is None:
+            return Loss(batch.student.hidden.sum() * 0.0)
+        tokens, row = batch.tokens[batch.distilled], batch.row[batch.distilled]
+        n_rows, totals = len(batch.trajectories), batch.distilled_totals
+        teacher_top, support = batch.teacher.topk(int(s["top_m"]))
+        student = batch.student.select(batch.distilled)
+        student_top = student.logp_at(support)
+        teacher_logp, student_logp = batch.teacher.logp(tokens), student.logp(tokens)
+
+        def mean(values: torch.Tensor, averaging: str) -> torch.Tensor:
+            return aggregate(values, row, n_rows, AVERAGING[averaging], totals=totals)  # type: ignore[arg-type]
+
+        policy_kl = mean(
+            reverse_kl_topk_tail(student_top, teacher_top.detach()), s["loss_averaging"]
+        )
+        composer_kl = mean(
+            reverse_kl_topk_tail(student_top.detach(), teacher_top), "trajectory_mean"
+        )
+        weighted = weighted_privilege(teacher_logp, student_logp, batch.rewards, row)
+        delta = mean(weighted, "trajectory_mean")
+        anchor = self._anchor(batch) / max(1.0, totals.rows)
+        share = len(row.unique()) / max(1.0, totals.rows)
+        composer_term = composer_objective(
+            composer_kl,
+            delta,
+            anchor,
+            beta=self.beta,
+            margin=s["margin"],
+            anchor_weight=s["anchor_weight"],
+            share=share,
+        )
+        # The composer's copy of the divergence adds a gradient, not a second value.
+        value = policy_kl + composer_term - composer_kl.detach()
+        gap = privilege(teacher_logp.detach(), student_logp)
+        n = max(1.0, totals.tokens)
+        return Loss(
+            value,
+            {
+                "kl": float(policy_kl.detach()),
+                "delta": float(delta.detach()),
+                "delta_token_mean": float(mean(weighted.detach(), "token_mean")),
+                "frac_delta_ge_m": float((gap >= s["margin"]).sum()) / n,
+                "anchor": float(anchor.detach()),
+                "support_mass": float(captured_mass(teacher_top).sum()) / n,
+            },
+        )
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """The composer's parameters, unless it is frozen."""
+        if self.settings["frozen_composer"]:
+            return []
+        s = self.settings
+        parameters = self._source.composer.parameters()
+        return [ParameterGroup("composer", parameters, s["composer_lr"], s["composer_clip"])]
+
+    def after_step(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Dual ascent on the margin constraint, with the step's Delta."""
+        logged = {"beta": self.beta}
+        if "delta" in metrics:
+            s = self.settings
+            key = "delta" if s["dual_delta"] == "trajectory_mean" else "delta_token_mean"
+            self.beta = dual_update(self.beta, metrics[key], margin=s["margin"], eta=s["eta"])
+        return logged
+
+    def state_dict(self) -> dict[str, Any]:
+        """Dual variable and composer weights."""
+        return {"beta": self.beta, "composer": dict(self._source.composer.state_dict())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self.beta = float(state["beta"])
+        self._source.composer.load_state_dict(state["composer"])
+
+    def _anchor(self, batch: Batch) -> torch.Tensor:
+        """Sum over this micro-batch's trajectories of their anchor distances."""
+        total = batch.student.hidden.new_zeros(())
+        for trajectory, context in zip(batch.trajectories, batch.contexts, strict=True):
+            if isinstance(context, LatentContext):
+                start = self._anchors[trajectory.task_id]
+                total = (
+                    total
+                    + anchor_distance(
+                        context.latents[None], start[None], self.settings["anchor_reduction"]
+                    ).sum()
+                )
+        return total
+
+    @torch.no_grad()
+    def _fill_anchors(self, task_ids: Sequence[str]) -> None:
+        """Cold-start latents of tasks not met before; they never change."""
+        new = [t for t in dict.fromkeys(task_ids) if t not in self._anchors]
+        for task_id, latents in zip(new, self._start.latents(new), strict=True):
+            if latents is not None:
+                self._anchors[task_id] = latents
+
+
+METHOD = LOPD

@@ -1,0 +1,20 @@
+"""Shape of a saved composer, kept beside its weights."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from lopd_repro.files import read_json, write_json
+from lopd_repro.lopd.composer import Composer, ComposerSettings
+
+
+def save_composer(composer: Composer, weights: Path) -> None:
+    """Write weights (`.safetensors`) and shape (`.json` of the same name)."""
+    write_json(weights.with_suffix(".json"), asdict(composer.settings))
+    composer.save(weights)
+
+
+def composer_settings(weights: Path | str) -> ComposerSettings:
+    """Shape of the composer whose weights are at `weights`."""
+    return ComposerSettings(**read_json(Path(weights).with_suffix(".json")))

@@ -1,0 +1,1 @@
+"""Backbones, tokenizers and exact chat rendering."""

@@ -1,0 +1,136 @@
+"""The episode loop: heads in, trajectories of exact token ids out."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lopd_repro.models.chat import ChatCodec
+from lopd_repro.rollout.domain import Domain, TurnOutcome
+from lopd_repro.rollout.engine import Prompt, Reply, RolloutEngine, SamplingParams, Turn
+from lopd_repro.rollout.heads import Context, build_head
+
+
+@dataclass(frozen=True)
+class EpisodeRequest:
+    """One episode to run. `group` is the index of its group of rollouts of the same task."""
+
+    task_id: str
+    group: int
+    rollout_seed: int
+    environment_seed: int
+    context: Context = None
+
+
+@dataclass
+class Trajectory:
+    """One finished episode.
+
+    `tail` holds every id after the head; `supervised[j]` is 1 where the policy sampled `tail[j]`
+    (reasoning, call and end token), 0 on glue. `logp` and `raw_logp` are 0 on glue. `reward` is
+    NaN when the episode could not be scored.
+    """
+
+    task_id: str
+    group: int
+    head: tuple[int, ...]
+    tail: list[int] = field(default_factory=list)
+    supervised: list[bool] = field(default_factory=list)
+    logp: list[float] = field(default_factory=list)
+    raw_logp: list[float] = field(default_factory=list)
+    reward: float = math.nan
+    status: str = "running"
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def n_sampled(self) -> int:
+        """Number of supervised tokens."""
+        return sum(self.supervised)
+
+    def extend(self, ids: list[int], turn: Turn | None = None) -> None:
+        """Append sampled ids (with their turn) or glue ids (without)."""
+        self.tail += ids
+        self.supervised += [turn is not None] * len(ids)
+        self.logp += turn.logp if turn else [0.0] * len(ids)
+        self.raw_logp += turn.raw_logp if turn else [0.0] * len(ids)
+
+
+def derive_seed(*parts: object) -> int:
+    """A 63-bit seed from named parts, the same on every machine."""
+    text = "/".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def collect(
+    engine: RolloutEngine,
+    codec: ChatCodec,
+    domain: Domain,
+    requests: Sequence[EpisodeRequest],
+    sampling: SamplingParams,
+) -> list[Trajectory]:
+    """Run episodes to their end; trajectories come back in the order of the requests."""
+    if not requests:
+        return []
+    prompts: list[Prompt] = []
+    trajectories: list[Trajectory] = []
+    for request in requests:
+        built = build_head(codec, domain.opening(request.task_id), request.context)
+        head = built.head
+        prompts.append(Prompt(head.ids, request.rollout_seed, head.span, built.latents))
+        trajectories.append(Trajectory(request.task_id, request.group, head.ids))
+    handles = domain.begin([(r.task_id, r.environment_seed) for r in requests])
+
+    def on_turns(turns: list[tuple[int, Turn]]) -> list[Reply]:
+        for index, turn in turns:
+            trajectories[index].extend(turn.ids, turn)
+        open_turns = [(i, t) for i, t in turns if t.finish != "budget"]
+        outcomes = dict(
+            zip(
+                (i for i, _ in open_turns),
+                domain.turn([(handles[i], codec.decode(t.ids)) for i, t in open_turns]),
+                strict=True,
+            )
+        )
+        replies = {
+            i: _reply(codec, trajectories[i], t, outcomes[i], sampling) for i, t in open_turns
+        }
+        spent = [i for i, _ in turns if replies.get(i) is None and not _ended(outcomes.get(i))]
+        for i, outcome in zip(spent, domain.cut([handles[i] for i in spent]), strict=True):
+            outcomes[i] = outcome
+        answers: list[Reply] = []
+        for index, turn in turns:
+            trajectory, outcome, reply = trajectories[index], outcomes[index], replies.get(index)
+            trajectory.records.append({**outcome.record, "tokens": len(turn.ids)})
+            if reply is None:
+                trajectory.status = outcome.status
+                trajectory.reward = math.nan if outcome.reward is None else outcome.reward
+            else:
+                trajectory.extend(reply)
+            answers.append(reply)
+        return answers
+
+    engine.run(prompts, sampling, on_turns)
+    return trajectories
+
+
+def _ended(outcome: TurnOutcome | None) -> bool:
+    return outcome is not None and outcome.done
+
+
+def _reply(
+    codec: ChatCodec,
+    trajectory: Trajectory,
+    turn: Turn,
+    outcome: TurnOutcome,
+    sampling: SamplingParams,
+) -> Reply:
+    """Glue that carries the observation, or None when the episode ends or the glue is too long."""
+    if outcome.done:
+        return None
+    glue = codec.glue(outcome.role, outcome.observation, after_eos=turn.finish == "eos")
+    if len(trajectory.tail) + len(glue) >= sampling.max_tail_tokens:
+        return None
+    return glue

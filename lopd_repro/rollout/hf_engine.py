@@ -1,0 +1,193 @@
+"""In-process rollout engine on a transformers model.
+
+A batch of episodes is prefilled left-padded; then all rows advance one token at a time in lock
+step. A row either samples, or is fed the glue that its environment answered with, so turns of
+different lengths need no re-batching and the key-value cache is kept across turns. Rows that
+have ended are dropped from the batch once half of it has.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lopd_repro.errors import UserError
+from lopd_repro.rollout.engine import OnTurns, Prompt, SamplingParams, Turn
+from lopd_repro.rollout.kv_cache import GrowingCache
+from lopd_repro.rollout.sampling import draw, uniforms_for
+
+
+@dataclass
+class _Row:
+    index: int
+    uniforms: torch.Tensor
+    forced: deque[int] = field(default_factory=deque)
+    ids: list[int] = field(default_factory=list)
+    logp: list[float] = field(default_factory=list)
+    raw_logp: list[float] = field(default_factory=list)
+    tail: int = 0
+    next_id: int = 0
+    ended: bool = False
+
+    def take_turn(self, finish: str) -> Turn:
+        turn = Turn(self.ids, self.logp, self.raw_logp, finish)
+        self.ids, self.logp, self.raw_logp = [], [], []
+        return turn
+
+
+class HFEngine:
+    """Engine on a causal language model in this process.
+
+    `max_batch` rows run at once. The model is used as it is, so weights are never stale:
+    `sync_weights` only exchanges the model object.
+    """
+
+    def __init__(self, model: Any, eos_ids: tuple[int, ...], pad_id: int, max_batch: int = 64):
+        self.eos_ids = frozenset(eos_ids)
+        self.pad_id = pad_id
+        self.max_batch = max_batch
+        self.sync_weights(model)
+
+    def sync_weights(self, model: Any) -> None:
+        """Sample from this model from now on."""
+        window = getattr(model.config, "sliding_window", None)
+        if window is not None and getattr(model.config, "use_sliding_window", True):
+            self._window: int | None = int(window)
+        else:
+            self._window = None
+        self.model = model
+
+    def reset_cache(self) -> None:
+        """Nothing outlives a `run` here."""
+
+    @torch.inference_mode()
+    def run(self, prompts: Sequence[Prompt], sampling: SamplingParams, on_turns: OnTurns) -> None:
+        """Sample every prompt's episode to its end."""
+        was_training = self.model.training
+        self.model.eval()
+        for start in range(0, len(prompts), self.max_batch):
+            chunk = range(start, min(start + self.max_batch, len(prompts)))
+            self._run_chunk([(i, prompts[i]) for i in chunk], sampling, on_turns)
+        self.model.train(was_training)
+
+    def _run_chunk(
+        self, chunk: list[tuple[int, Prompt]], sampling: SamplingParams, on_turns: OnTurns
+    ) -> None:
+        longest = max(len(prompt.ids) for _, prompt in chunk)
+        self._check_window(longest + sampling.max_tail_tokens)
+        device = self.model.device
+        rows = [
+            _Row(index, uniforms_for(prompt.seed, sampling.max_tail_tokens))
+            for index, prompt in chunk
+        ]
+        cache = GrowingCache()
+        logits, mask = self._prefill([prompt for _, prompt in chunk], longest, cache)
+        positions = mask.sum(-1)
+        while True:
+            self._advance(rows, logits, sampling, on_turns)
+            if all(row.ended for row in rows):
+                return
+            live = [i for i, row in enumerate(rows) if not row.ended]
+            if len(live) * 2 <= len(rows):
+                keep = torch.tensor(live, device=device)
+                cache.keep_rows(keep)
+                rows = [rows[i] for i in live]
+                mask, positions = mask[keep], positions[keep]
+            tokens = torch.tensor([[row.next_id] for row in rows], device=device)
+            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
+            logits = self.model(
+                input_ids=tokens,
+                attention_mask=mask[:, None, None, :],
+                position_ids=positions[:, None],
+                past_key_values=cache,
+                use_cache=True,
+            ).logits[:, -1]
+            positions = positions + 1
+
+    def _prefill(
+        self, prompts: list[Prompt], longest: int, cache: GrowingCache
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        device = self.model.device
+        ids = torch.full((len(prompts), longest), self.pad_id)
+        mask = torch.zeros(len(prompts), longest, dtype=torch.bool)
+        for i, prompt in enumerate(prompts):
+            ids[i, longest - len(prompt.ids) :] = torch.tensor(prompt.ids)
+            mask[i, longest - len(prompt.ids) :] = True
+        ids, mask = ids.to(device), mask.to(device)
+        embeddings = self.model.get_input_embeddings()(ids)
+        for i, prompt in enumerate(prompts):
+            if prompt.embeddings is not None and prompt.span is not None:
+                offset = longest - len(prompt.ids)
+                span = slice(offset + prompt.span[0], offset + prompt.span[1])
+                embeddings[i, span] = prompt.embeddings.to(embeddings)
+        causal = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
+        # A padded query attends to itself alone, so that no softmax row is empty.
+        eye = torch.eye(longest, dtype=torch.bool, device=device)
+        attention = (causal & mask[:, None, :]) | eye
+        output = self.model(
+            inputs_embeds=embeddings,
+            attention_mask=attention[:, None],
+            position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        return output.logits[:, -1], mask
+
+    def _advance(
+        self, rows: list[_Row], logits: torch.Tensor, sampling: SamplingParams, on_turns: OnTurns
+    ) -> None:
+        """Choose each row's next id: a forced one, or a drawn one; report turns that ended."""
+        drawing = [i for i, row in enumerate(rows) if not row.ended and not row.forced]
+        finished: list[tuple[_Row, str]] = []
+        if drawing:
+            chosen = torch.tensor(drawing, device=logits.device)
+            uniforms = torch.stack([rows[i].uniforms[rows[i].tail] for i in drawing])
+            drawn = draw(logits[chosen], sampling, uniforms.to(logits.device))
+            ids, logp, raw = (part.tolist() for part in drawn)
+            for k, i in enumerate(drawing):
+                row = rows[i]
+                row.ids.append(ids[k])
+                row.logp.append(logp[k])
+                row.raw_logp.append(raw[k])
+                row.tail += 1
+                row.next_id = ids[k]
+                if ids[k] in self.eos_ids:
+                    finished.append((row, "eos"))
+                elif row.tail >= sampling.max_tail_tokens:
+                    finished.append((row, "budget"))
+                elif len(row.ids) >= sampling.max_turn_tokens:
+                    finished.append((row, "length"))
+        drawn_rows = {id(rows[i]) for i in drawing}
+        for row in rows:
+            if not row.ended and id(row) not in drawn_rows:
+                row.next_id = row.forced.popleft()
+        if finished:
+            self._answer(finished, sampling, on_turns)
+
+    def _answer(
+        self, finished: list[tuple[_Row, str]], sampling: SamplingParams, on_turns: OnTurns
+    ) -> None:
+        replies = on_turns([(row.index, row.take_turn(finish)) for row, finish in finished])
+        for (row, finish), reply in zip(finished, replies, strict=True):
+            room = sampling.max_tail_tokens - row.tail
+            if reply is None:
+                row.ended = True
+            elif finish == "budget" or len(reply) >= room:
+                raise UserError(
+                    "episode loop: an episode went on although its token budget is spent"
+                )
+            else:
+                row.forced.extend(reply)
+                row.tail += len(reply)
+
+    def _check_window(self, length: int) -> None:
+        if self._window is not None and length > self._window:
+            raise UserError(
+                f"engine hf: episodes of up to {length} tokens do not fit the model's attention "
+                f"window of {self._window}; shorten sampling.max_tail_tokens or use engine vllm"
+            )

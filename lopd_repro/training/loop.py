@@ -1,0 +1,212 @@
+"""The training loop: rollouts, updates, validation, selection, checkpoints.
+
+A run is a function of its settings and inputs: every random draw is seeded by the step or by the
+task, so a run resumed from its last checkpoint ends with the same bytes as one that was never
+interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lopd_repro.rollout.engine import RolloutEngine, SamplingParams
+from lopd_repro.rollout.episodes import EpisodeRequest, Trajectory, collect, derive_seed
+from lopd_repro.training.checkpoint import load_state, save_state
+from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
+from lopd_repro.training.method import Method
+from lopd_repro.training.selection import Selection
+from lopd_repro.training.step import PhaseClock, Stepper, StepSettings
+from lopd_repro.training.tasks import TaskStream
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """Length and rhythm of a run.
+
+    A step draws `rollouts_per_step` rollouts: that many divided by the group size are its tasks.
+    """
+
+    steps: int
+    rollouts_per_step: int
+    group_size: int
+    validate_every: int
+    checkpoint_every: int
+
+    @property
+    def tasks_per_step(self) -> int:
+        """Tasks a step draws."""
+        return self.rollouts_per_step // self.group_size
+
+
+@dataclass(frozen=True)
+class RunSeeds:
+    """Separate seeds for task order, sampling and environments."""
+
+    data: int
+    rollout: int
+    environment: int
+
+
+class TrainingRun:
+    """One method on one backbone with one seed."""
+
+    def __init__(
+        self,
+        model: Any,
+        method: Method,
+        engine: RolloutEngine,
+        train_ids: Sequence[str],
+        validation: EvaluationPlan,
+        loop: LoopSettings,
+        step: StepSettings,
+        sampling: SamplingParams,
+        seeds: RunSeeds,
+        state_folder: Path,
+        identity: dict[str, Any],
+    ) -> None:
+        self.model = model
+        self.method = method
+        self.engine = engine
+        self.validation = validation
+        self.loop = loop
+        self.sampling = sampling
+        self.seeds = seeds
+        self.identity = identity
+        self._state_folder = state_folder
+        self._stream = TaskStream(train_ids, loop.tasks_per_step, seeds.data)
+        self._clock = PhaseClock()
+        self.stepper = Stepper(model, method, step, self._clock)
+        self.metrics: list[dict[str, Any]] = []
+        self.selection = Selection()
+        self._next_step = 0
+        self._generations = 0
+
+    def run(self) -> None:
+        """Train to the end, picking up an interrupted run's state."""
+        self._resume()
+        if self._next_step == 0:
+            self._validate(0)
+        for step in range(self._next_step, self.loop.steps):
+            self._train_step(step)
+            done = step + 1
+            if done % self.loop.validate_every == 0 or done == self.loop.steps:
+                self._validate(done)
+            self._next_step = done
+            if done % self.loop.checkpoint_every == 0 and done < self.loop.steps:
+                self._save()
+        self.selection.restore_best(self.model)
+
+    def _train_step(self, step: int) -> None:
+        self._clock.seconds.clear()
+        with self._clock.phase("rollout"):
+            trajectories = self._rollouts(step)
+        metrics = self.stepper.step(trajectories)
+        with self._clock.phase("sync"):
+            self.engine.sync_weights(self.model)
+        self._generations += len(trajectories)
+        row = {
+            "kind": "train",
+            "step": step + 1,
+            "generations": self._generations,
+            **_reward_summary(trajectories),
+            **metrics,
+            "seconds": {name: round(s, 6) for name, s in sorted(self._clock.seconds.items())},
+        }
+        self.metrics.append(row)
+        self._say(row)
+
+    def _rollouts(self, step: int) -> list[Trajectory]:
+        requests = [
+            EpisodeRequest(
+                task_id,
+                group,
+                derive_seed(self.seeds.rollout, "rollout", step, group, member),
+                derive_seed(self.seeds.environment, "environment", step, group, member),
+            )
+            for group, task_id in enumerate(self._stream.step(step))
+            for member in range(self.loop.group_size)
+        ]
+        resources = self.method.resources
+        return collect(self.engine, resources.codec, resources.domain, requests, self.sampling)
+
+    def _validate(self, step: int) -> None:
+        resources = self.method.resources
+        clock = PhaseClock()
+        with clock.phase("validation"):
+            trajectories = evaluate(self.engine, resources.codec, resources.domain, self.validation)
+        scores = summary(trajectories)
+        self.selection.add(step, scores["reward_mean"], self.model)
+        row = {
+            "kind": "validation",
+            "step": step,
+            "generations": self._generations,
+            **scores,
+            "seconds": {"validation": round(clock.seconds["validation"], 6)},
+        }
+        self.metrics.append(row)
+        self._say(row)
+
+    def _save(self) -> None:
+        save_state(
+            self._state_folder,
+            {
+                "identity": self.identity,
+                "next_step": self._next_step,
+                "generations": self._generations,
+                "metrics": self.metrics,
+                "model": self.model.state_dict(),
+                "optimisers": self.stepper.optimisers.state_dict(),
+                "steps_done": self.stepper.steps_done,
+                "teacher": self.stepper.teacher.state_dict(),
+                "method": self.method.state_dict(),
+                "selection": self.selection.state_dict(),
+            },
+        )
+
+    def _resume(self) -> None:
+        state = load_state(self._state_folder, self.identity)
+        if state is None:
+            return
+        self._next_step = state["next_step"]
+        self._generations = state["generations"]
+        self.metrics = state["metrics"]
+        self.model.load_state_dict(state["model"])
+        self.stepper.optimisers.load_state_dict(state["optimisers"])
+        self.stepper.steps_done = state["steps_done"]
+        self.stepper.teacher.load_state_dict(state["teacher"])
+        self.method.load_state_dict(state["method"])
+        self.selection.load_state_dict(state["selection"])
+        print(f"resumed after step {self._next_step}", file=sys.stderr, flush=True)
+
+    def _say(self, row: dict[str, Any]) -> None:
+        shown = ", ".join(
+            f"{name} {row[name]:.4f}"
+            for name in ("reward_mean", "success", "loss", "delta", "beta")
+            if isinstance(row.get(name), float)
+        )
+        print(
+            f"{self.method.name} {row['kind']} step {row['step']}/{self.loop.steps}: {shown}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _reward_summary(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    rewards = [t.reward for t in trajectories if not math.isnan(t.reward)]
+    n = max(1, len(rewards))
+    failed: dict[str, float] = {}
+    for trajectory in trajectories:
+        if trajectory.status != "ok":
+            key = f"status_{trajectory.status}"
+            failed[key] = failed.get(key, 0.0) + 1
+    return {
+        "reward_mean": sum(rewards) / n,
+        "success": sum(r == 1.0 for r in rewards) / n,
+        "unscored": float(len(trajectories) - len(rewards)),
+        **failed,
+    }
