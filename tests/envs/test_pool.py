@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -249,7 +250,13 @@ def test_episodes_share_no_class_and_addresses_do_not_show(pool: EnvPool) -> Non
 
 def play(n_workers: int, one_by_one: bool, order: int, seed: int = 0) -> list[object]:
     """Twelve episodes of random tools; what they saw, by the episode's own seed."""
-    tools = [("draw", {}), ("token", {}), ("nothing", {}), ("tags", {}), ("draw", {})]
+    tools: list[tuple[str, dict[str, Any]]] = [
+        ("draw", {}),
+        ("token", {}),
+        ("nothing", {}),
+        ("tags", {}),
+        ("draw", {}),
+    ]
     with EnvPool(n_workers, seed=seed) as pool:
         specs = [shelf(PLENTY, seed=i) for i in range(12)][::order]
         ids = pool.reset(specs)
