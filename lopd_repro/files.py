@@ -18,7 +18,7 @@ from typing import IO, Any
 from lopd_repro.errors import UserError
 
 
-def atomic_write(path: Path | str, write: Callable[[IO[bytes]], None]) -> None:
+def atomic_write(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
     """Call `write` with a binary file that replaces `path` once it is complete and on disk."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -30,8 +30,8 @@ def atomic_write(path: Path | str, write: Callable[[IO[bytes]], None]) -> None:
             os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, target)
+        Path(name).chmod(0o666 & ~umask)
+        Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -39,7 +39,7 @@ def atomic_write(path: Path | str, write: Callable[[IO[bytes]], None]) -> None:
 
 def write_text(path: Path | str, text: str) -> None:
     """Write UTF-8 text, whole or not at all."""
-    atomic_write(path, lambda file: _discard(file.write(text.encode())))
+    atomic_write(path, lambda file: file.write(text.encode()))
 
 
 def write_json(path: Path | str, value: Any) -> None:
@@ -107,6 +107,3 @@ def digest_file(path: Path | str) -> str:
     """SHA-256 of a file's bytes."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
-
-def _discard(_: Any) -> None:
-    return None

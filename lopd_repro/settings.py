@@ -1,4 +1,4 @@
-"""Settings from configuration: plain mappings into typed dataclasses, with errors a user can mend."""
+"""Settings: plain mappings from the configuration into typed dataclasses."""
 
 from __future__ import annotations
 

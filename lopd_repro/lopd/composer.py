@@ -149,7 +149,7 @@ class Composer:
         from safetensors.torch import save
 
         data = save({name: value.contiguous() for name, value in self.state_dict().items()})
-        atomic_write(path, lambda file: file.write(data) and None)
+        atomic_write(path, lambda file: file.write(data))
 
     def load(self, path: Path | str) -> None:
         """Read weights written by `save`."""

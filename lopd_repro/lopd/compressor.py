@@ -43,7 +43,8 @@ class CrossAttention(nn.Module):
         return out
 
     def _split(self, rows: Tensor) -> Tensor:
-        return rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        batch, length, _ = rows.shape
+        return rows.view(batch, length, self.heads, -1).transpose(1, 2)
 
 
 class Compressor(nn.Module):

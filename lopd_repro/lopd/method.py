@@ -36,6 +36,7 @@ from lopd_repro.training.losses import (
     dual_update,
     privilege,
     reverse_kl_topk_tail,
+    row_token_counts,
     weighted_privilege,
 )
 from lopd_repro.training.method import (
@@ -154,7 +155,7 @@ class LOPD(Method):
         weighted = weighted_privilege(teacher_logp, student_logp, batch.rewards, row)
         delta = mean(weighted, "trajectory_mean")
         anchor = self._anchor(batch) / max(1.0, totals.rows)
-        share = len(row.unique()) / max(1.0, totals.rows)
+        share = int((row_token_counts(row, n_rows) > 0).sum()) / max(1.0, totals.rows)
         composer_term = composer_objective(
             composer_kl,
             delta,

@@ -42,7 +42,7 @@ def load_backbone(path: Path | str, dtype: str = "float32", device: str = "cpu")
         raise UserError(f"dtype: found {dtype!r}, allowed: {', '.join(DTYPES)}")
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=DTYPES[dtype])
+        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=DTYPES[dtype])
     except (OSError, ValueError) as error:
         raise UserError(
             f"backbone {name}: cannot be loaded ({str(error).splitlines()[0]})"

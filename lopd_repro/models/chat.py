@@ -52,7 +52,8 @@ class ChatCodec:
     ) -> None:
         if append_policy not in APPEND_POLICIES:
             raise UserError(
-                f"chat.append_policy: found {append_policy!r}, allowed: {', '.join(APPEND_POLICIES)}"
+                f"chat.append_policy: found {append_policy!r}, "
+                f"allowed: {', '.join(APPEND_POLICIES)}"
             )
         if not getattr(tokenizer, "chat_template", None):
             raise UserError("backbone: its tokenizer has no chat template")

@@ -10,7 +10,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 _BLOCK = 128
 
 
-class GrowingLayer(DynamicLayer):  # type: ignore[misc]
+class GrowingLayer(DynamicLayer):
     """One layer's keys and values, written in place into a buffer that grows by blocks.
 
     The stock dynamic layer copies the whole cache for every token; here a token costs its own
@@ -62,7 +62,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         self._buffers = (grown[0], grown[1])
 
 
-class GrowingCache(Cache):  # type: ignore[misc]
+class GrowingCache(Cache):
     """Cache of `GrowingLayer`s for models whose layers all attend to everything."""
 
     def __init__(self) -> None:
@@ -71,4 +71,5 @@ class GrowingCache(Cache):  # type: ignore[misc]
     def keep_rows(self, rows: torch.Tensor) -> None:
         """Drop every batch row but these, in every layer."""
         for layer in self.layers:
+            assert isinstance(layer, GrowingLayer)
             layer.keep_rows(rows)

@@ -70,7 +70,7 @@ class ToolUseDomain:
         return {task_id: task.env_id for task_id, task in self._tasks.tasks.items()}
 
     def begin(self, requests: Sequence[tuple[str, int]]) -> list[int]:
-        """Start episodes; an environment that cannot be built ends its episode at the first turn."""
+        """Start episodes; a world that cannot be built ends its episode at the first turn."""
         starts = []
         for task_id, seed in requests:
             task = self._tasks.tasks[task_id]

@@ -1,0 +1,183 @@
+"""`lopd-repro train`: one method on one backbone with one seed.
+
+    lopd-repro train --settings JSON --method-file baselines/grpo.py --seed 0 \
+        --splits FILE --backbone DIR --out results/runs/tool_use/BACKBONE/grpo/seed0 \
+        --state results/state/... [--input bank=FILE --input retrieved=FILE ...]
+
+Writes `metrics.jsonl`, `selected.json`, `manifest.json` and `checkpoint/` under `--out`. An
+interrupted run goes on from its last saved step under `--state` and ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from lopd_repro.commands.wiring import (
+    Parts,
+    add_settings,
+    merged,
+    parts,
+    selection_tasks,
+    start,
+    training_tasks,
+)
+from lopd_repro.errors import UserError
+from lopd_repro.files import digest_file, digest_json, write_json, write_jsonl
+from lopd_repro.rollout.episodes import derive_seed
+from lopd_repro.settings import build
+from lopd_repro.training.checkpoint import save_model
+from lopd_repro.training.evaluate import EvaluationPlan
+from lopd_repro.training.lock import exclusive
+from lopd_repro.training.loop import LoopSettings, RunSeeds, TrainingRun
+from lopd_repro.training.manifest import manifest
+from lopd_repro.training.method import Method, Resources, load_method
+from lopd_repro.training.step import StepSettings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of this command."""
+    add_settings(parser)
+    parser.add_argument("--method-file", required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--splits", required=True)
+    parser.add_argument("--backbone", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--source-digest", default="")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="NAME=FILE", help="a file the method reads"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, select, save."""
+    began = time.perf_counter()
+    settings = start(args)
+    method_class = load_method(args.method_file)
+    inputs = _inputs(args.input)
+    with exclusive(args.state), parts(settings, args.backbone) as p:
+        method = _method(method_class, p, settings, args, inputs)
+        if method_class.trains:
+            training = _training_run(method, p, settings, args, inputs)
+            training.run()
+            metrics, selected = training.metrics, training.selection.report()
+        else:
+            metrics, selected = [], {"rule": "not trained", "selected_step": 0}
+        selected["validation_scores"] = selected.get("validation_scores", {})
+        _save(args, p, metrics, selected)
+        write_json(
+            args.out / "manifest.json",
+            manifest(
+                settings,
+                {"splits": args.splits, "method_file": args.method_file, **inputs},
+                args.source_digest,
+                _seeds(args.seed),
+                time.perf_counter() - began,
+                method=method_class.name,
+                method_settings=method.settings,
+                isolation=p.pool.isolation,
+            ),
+        )
+        (args.state / "state.pt").unlink(missing_ok=True)
+    return 0
+
+
+def _inputs(given: list[str]) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or not Path(path).is_file():
+            raise UserError(f"--input: found {text!r}, allowed: NAME=FILE with an existing file")
+        pairs[name] = path
+    return pairs
+
+
+def _seeds(seed: int) -> dict[str, int]:
+    names = ("data", "rollout", "environment", "method")
+    return {name: derive_seed("run", seed, name) % 2**31 for name in names}
+
+
+def _method(
+    method_class: type[Method],
+    p: Parts,
+    settings: dict[str, Any],
+    args: argparse.Namespace,
+    inputs: dict[str, str],
+) -> Method:
+    tasks = merged(training_tasks(args.splits), selection_tasks(args.splits))
+    resources = Resources(
+        backbone=p.backbone,
+        codec=p.codec,
+        domain=p.domain(tasks),
+        seed=_seeds(args.seed)["method"],
+        base_path=args.backbone,
+        files=inputs,
+        prompts=vars(p.prompts),
+    )
+    return method_class(settings.get("method", {}), resources)
+
+
+def _training_run(
+    method: Method,
+    p: Parts,
+    settings: dict[str, Any],
+    args: argparse.Namespace,
+    inputs: dict[str, str],
+) -> TrainingRun:
+    seeds = _seeds(args.seed)
+    train = training_tasks(args.splits, int(settings.get("train_task_limit", 0)))
+    loop = build(LoopSettings, settings["train"], "train")
+    if loop.rollouts_per_step % loop.group_size:
+        raise UserError(
+            f"train.rollouts_per_step: found {loop.rollouts_per_step}, allowed: a multiple of "
+            f"train.group_size {loop.group_size}"
+        )
+    validation = settings["validation"]
+    plan = EvaluationPlan(
+        tuple(selection_tasks(args.splits, int(validation.get("task_limit", 0))).tasks),
+        int(validation["repeats"]),
+        int(validation["seed"]),
+        p.sampling("evaluation"),
+    )
+    identity = {
+        "settings": digest_json(settings),
+        "source": args.source_digest,
+        "method_file": digest_file(args.method_file),
+        "seed": args.seed,
+        "backbone": _folder_digest(args.backbone),
+        "inputs": {name: digest_file(path) for name, path in inputs.items()},
+    }
+    return TrainingRun(
+        p.backbone.model,
+        method,
+        p.engine,
+        list(train.tasks),
+        plan,
+        loop,
+        build(StepSettings, settings["optimiser"], "optimiser"),
+        p.sampling("rollout"),
+        RunSeeds(seeds["data"], seeds["rollout"], seeds["environment"]),
+        args.state,
+        identity,
+    )
+
+
+def _folder_digest(folder: str) -> str:
+    files = sorted(Path(folder).glob("*.safetensors")) if Path(folder).is_dir() else []
+    return digest_json([digest_file(f) for f in files]) if files else folder
+
+
+def _save(
+    args: argparse.Namespace, p: Parts, metrics: list[dict[str, Any]], selected: dict[str, Any]
+) -> None:
+    args.out.mkdir(parents=True, exist_ok=True)
+    checkpoint = args.out / "checkpoint"
+    if checkpoint.exists():
+        shutil.rmtree(checkpoint)
+    save_model(checkpoint, p.backbone.model, p.backbone.tokenizer)
+    write_jsonl(args.out / "metrics.jsonl", metrics)
+    write_json(args.out / "selected.json", selected)

@@ -1,0 +1,61 @@
+"""Which metrics a table holds, where their rows come from, and how averages are formed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lopd_repro.errors import UserError
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One column group. `benchmark` is the folder under `eval/`; `category` selects its rows.
+
+    An average has `parts` instead: `weights` are task counts (the paper's rule), or None for the
+    plain mean.
+    """
+
+    name: str
+    title: str
+    benchmark: str = ""
+    category: str | None = None
+    parts: tuple[str, ...] = ()
+    weights: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One table: its training domain and its metrics in order."""
+
+    name: str
+    title: str
+    domain: str
+    metrics: tuple[Metric, ...]
+
+
+_BFCL = ("base", "miss_func", "miss_param", "long_context")
+
+TABLE1 = Layout(
+    "table1",
+    "Table 1: tool use",
+    "tool_use",
+    (
+        Metric("envscaler", "EnvScaler", "envscaler"),
+        *(Metric(f"bfcl_{c}", f"BFCL {c}", "bfcl", f"multi_turn_{c}") for c in _BFCL),
+        Metric("bfcl_avg", "BFCL avg", parts=tuple(f"bfcl_{c}" for c in _BFCL)),
+        Metric("ace_multi_step", "ACE multi-step", "acebench", "multi_step"),
+        Metric("ace_multi_turn", "ACE multi-turn", "acebench", "multi_turn"),
+        Metric(
+            "ace_avg", "ACE avg", parts=("ace_multi_step", "ace_multi_turn"), weights=(20.0, 30.0)
+        ),
+    ),
+)
+
+LAYOUTS = {layout.name: layout for layout in (TABLE1,)}
+
+
+def layout(name: str) -> Layout:
+    """A table's layout by name."""
+    if name not in LAYOUTS:
+        raise UserError(f"table: found {name!r}, allowed: {', '.join(LAYOUTS)}")
+    return LAYOUTS[name]

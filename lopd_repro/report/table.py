@@ -1,0 +1,157 @@
+"""A table's rows: mean, deviation and interval per cell, beside the paper's printed numbers."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lopd_repro.report.layout import Layout, Metric
+from lopd_repro.report.scores import CellScores, read_cell
+from lopd_repro.stats import Cell, bootstrap_means, mean_std, percentile_interval, score_matrix
+
+DRAWS = 10_000
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """What a table covers. `paper_backbones` and `labels` map names of ours to the paper's."""
+
+    scale: str
+    backbones: tuple[str, ...]
+    methods: tuple[str, ...]
+    labels: dict[str, str]
+    paper_backbones: dict[str, str]
+    seeds: tuple[int, ...]
+    bootstrap_seed: int = 0
+
+
+@dataclass
+class Table:
+    """Rows in the contract's columns (0-100), what is missing and why, and notes for the reader."""
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    problems: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    sources: dict[str, list[str]] = field(default_factory=dict)
+    floor: dict[str, float] = field(default_factory=dict)
+
+
+def build_table(
+    root: Path, table: Layout, settings: TableSettings, reported: Mapping[tuple[str, str, str], float]
+) -> Table:
+    """Rows for every backbone and method; an incomplete cell is empty and named in `problems`."""
+    columns = ["scale", "backbone", "method", "n_seeds"]
+    for metric in table.metrics:
+        columns += [metric.name + suffix for suffix in ("", "_std", "_ci_low", "_ci_high", "_reported")]
+    result = Table(columns, [])
+    for backbone in settings.backbones:
+        for method in settings.methods:
+            row: dict[str, Any] = {
+                "scale": settings.scale,
+                "backbone": backbone,
+                "method": settings.labels[method],
+                "n_seeds": len(settings.seeds),
+            }
+            cells = _cells(root, table, settings, backbone, method, result)
+            for metric in table.metrics:
+                row.update(_columns(metric, cells[metric.name], settings, backbone, method))
+                key = (settings.paper_backbones.get(backbone, ""), settings.labels[method], metric.name)
+                row[f"{metric.name}_reported"] = reported.get(key)
+            result.rows.append(row)
+    return result
+
+
+def comparison_cells(root: Path, table: Layout, settings: TableSettings) -> list[Cell]:
+    """Scores of every measured metric and backbone, methods side by side, for paired tests."""
+    cells = []
+    for metric in table.metrics:
+        if metric.parts:
+            continue
+        for backbone in settings.backbones:
+            scores = {}
+            for method in settings.methods:
+                cell = read_cell(root, metric, table.domain, backbone, method, settings.seeds)
+                if cell.problem is None:
+                    scores[method] = {
+                        seed: {task: 100.0 * s for task, s in tasks.items()}
+                        for seed, tasks in cell.scores.items()
+                    }
+            if len(scores) > 1:
+                cells.append(Cell(metric.name, backbone, scores))
+    return cells
+
+
+def _cells(
+    root: Path,
+    table: Layout,
+    settings: TableSettings,
+    backbone: str,
+    method: str,
+    result: Table,
+) -> dict[str, dict[str, NDArray[np.float64]] | None]:
+    """Per metric the score matrices `[seeds, tasks]` its value is formed from, by part."""
+    measured: dict[str, NDArray[np.float64] | None] = {}
+    for metric in table.metrics:
+        if metric.parts:
+            continue
+        cell: CellScores = read_cell(
+            root, metric, table.domain, backbone, method, settings.seeds
+        )
+        where = f"{backbone} / {settings.labels[method]} / {metric.name}"
+        if cell.problem is not None:
+            result.problems.append(f"{where}: {cell.problem}")
+            measured[metric.name] = None
+            continue
+        if cell.failed:
+            result.failures.append(f"{where}: {cell.failed} episodes ended with a status not ok")
+        result.sources.setdefault(metric.name, [])
+        for source in sorted(cell.sources):
+            if source not in result.sources[metric.name]:
+                result.sources[metric.name].append(source)
+        measured[metric.name] = score_matrix(cell.scores, seeds=settings.seeds)
+    cells: dict[str, dict[str, NDArray[np.float64]] | None] = {}
+    for metric in table.metrics:
+        names = metric.parts or (metric.name,)
+        parts = {name: measured[name] for name in names}
+        complete = {name: matrix for name, matrix in parts.items() if matrix is not None}
+        cells[metric.name] = complete if len(complete) == len(parts) else None
+    return cells
+
+
+def _columns(
+    metric: Metric,
+    parts: dict[str, NDArray[np.float64]] | None,
+    settings: TableSettings,
+    backbone: str,
+    method: str,
+) -> dict[str, float | None]:
+    name = metric.name
+    if parts is None:
+        return {name: None, f"{name}_std": None, f"{name}_ci_low": None, f"{name}_ci_high": None}
+    weights = metric.weights or (1.0,) * len(parts)
+    total = sum(weights)
+    per_seed = sum(
+        w / total * matrix.mean(axis=1) for w, matrix in zip(weights, parts.values(), strict=True)
+    )
+    # A generator per cell: adding a method or a metric leaves the other cells' intervals alone.
+    key = f"{settings.bootstrap_seed}/{backbone}/{method}/{name}"
+    rng = np.random.default_rng(zlib.crc32(key.encode()))
+    draws = sum(
+        w / total * bootstrap_means(matrix, rng, draws=DRAWS, tasks="shared")
+        for w, matrix in zip(weights, parts.values(), strict=True)
+    )
+    interval = percentile_interval(np.asarray(draws))
+    mean, std = mean_std([float(v) for v in np.asarray(per_seed)])
+    return {
+        name: 100.0 * mean,
+        f"{name}_std": None if std is None else 100.0 * std,
+        f"{name}_ci_low": 100.0 * interval.low,
+        f"{name}_ci_high": 100.0 * interval.high,
+    }
