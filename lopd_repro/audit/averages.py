@@ -175,15 +175,14 @@ def _formula_finding(fit: AverageFit) -> Finding:
     others = {
         reading.describe(fit.same_size): n for reading, n in fit.explained.items() if n < rows
     }
-    equal = {
-        r.describe(fit.same_size)
-        for r, n in fit.explained.items()
-        if n == total and (r.source, r.weights) != (best.source, best.weights)
+    ranked = sorted(fit.explained, key=fit._plain)
+    others_equal = {
+        (r.source, r.weights): r.describe(fit.same_size)
+        for r in ranked
+        if fit.explained[r] == total and (r.source, r.weights) != (best.source, best.weights)
     }
-    text = (
-        f"{fit.metric.title} ({fit.table}): {total} of {rows} averages are the "
-        f"{best.describe(fit.same_size)}"
-    )
+    equal = others_equal.values()
+    text = f"{fit.metric.title}: {total} of {rows} averages are the {best.describe(fit.same_size)}"
     if equal:
         text += f"; as many are the {' and the '.join(sorted(equal))}"
     stated = fit.metric.weights

@@ -21,7 +21,7 @@ from lopd_repro.audit.expression import (
     decimal,
     find_cell,
 )
-from lopd_repro.audit.findings import Finding, Severity
+from lopd_repro.audit.findings import Finding, Severity, counted
 from lopd_repro.audit.paper import Cell, Claim, Paper
 from lopd_repro.errors import UserError
 
@@ -163,7 +163,7 @@ def _best(paper: Paper, fields: Mapping[str, Any], value: CellValue) -> Iterator
                 f"{table}[{backbone},{method},{metric}] {_better(paper, metric)} "
                 f"{table}[{backbone},{rival},{metric}]"
             )
-            yield _part(paper, expression, value, f"{backbone} {metric}")
+            yield _part(paper, expression, value, f"{backbone} {paper.metrics[metric].title}")
     if "stated" in fields:
         n = len(columns)
         stated = fields["stated"]
@@ -190,20 +190,21 @@ def _gain_range(paper: Paper, fields: Mapping[str, Any], value: CellValue) -> It
         yield _part(paper, f"{gains[key]} = {claimed['value']}", value, f"{end}, {' '.join(key)}")
         for other, gain in gains.items():
             if other != key:
-                note = f"{end} against {' '.join(other)}"
+                note = f"{end} against {other[0]} {paper.metrics[other[1]].title}"
                 yield _part(paper, f"{gains[key]} {relation} {gain}", value, note)
 
 
 def _trend(paper: Paper, fields: Mapping[str, Any], value: CellValue) -> Iterator[Part]:
-    """Kind trend: the lead over the strongest rival is larger for one backbone than for another."""
+    """Kind trend: the lead over the strongest rival is larger (`direction: smaller` for the
+    opposite) with backbone `to` than with backbone `from`."""
     method = fields["method"]
     first, second = fields["from"], fields["to"]
+    relation = {"larger": ">", "smaller": "<"}[fields.get("direction", "larger")]
     for table, metrics in dict(fields["columns"]).items():
         for metric in metrics:
             leads = [_gain(table, b, method, f"best!{method}", metric) for b in (second, first)]
-            yield _part(
-                paper, f"{leads[0]} > {leads[1]}", value, f"{metric}, {second} over {first}"
-            )
+            note = f"{paper.metrics[metric].title}, lead with {second} against lead with {first}"
+            yield _part(paper, f"{leads[0]} {relation} {leads[1]}", value, note)
 
 
 def _budget(paper: Paper, fields: Mapping[str, Any], value: CellValue) -> Iterator[Part]:
@@ -267,7 +268,7 @@ def _procedure(paper: Paper, fields: Mapping[str, Any], value: CellValue) -> Ite
         "",
         Verdict.NOT_DECIDABLE,
         f"{chosen} chosen on {fields['chosen_on']}; without a run on separate validation data "
-        f"the effect on {len(refs)} reported cells cannot be worked out",
+        f"the effect on {counted(len(refs), 'reported cell')} cannot be worked out",
         tuple(refs),
     )
 

@@ -142,7 +142,7 @@ def granularity_findings(columns: list[Column]) -> list[Finding]:
 
 
 def _name(column: Column) -> str:
-    return f"{column.metric.title} ({column.table})"
+    return column.metric.title
 
 
 def _runs_finding(column: Column) -> Finding:
@@ -265,9 +265,9 @@ def _rounding_findings(column: Column) -> list[Finding]:
                 f"{_label(column, cell)}: {cell.printed.text} is cut off, not rounded; "
                 f"{k}/{fit.total} would "
                 f"round to {print_number(exact, cell.printed.decimals)}.",
-                f"{k}/{fit.total} = {_percent(k, fit.total, column)}; of this column's cells fit "
-                f"only cutting off {len(cut)}, only rounding {len(rounded)}, either or neither "
-                f"{len(pairs) - len(cut) - len(rounded)}",
+                f"{k}/{fit.total} = {_percent(k, fit.total, column)}; in this column {len(cut)} of "
+                f"{len(pairs)} cells can only be cut off, {len(rounded)} only rounded, "
+                f"{len(pairs) - len(cut) - len(rounded)} do not tell",
                 {
                     "count": k,
                     "total": fit.total,

@@ -133,6 +133,8 @@ def _ratio(paper: Paper, entry: Mapping[str, Any]) -> list[Finding]:
     """A column that should follow from others of its row if it is a ratio of the printed means."""
     table, formula = str(entry["table"]), str(entry["formula"])
     alternative = str(entry.get("alternative", ""))
+    name = formula.partition("=")[0].strip()
+    title = paper.metrics[name].title if name in paper.metrics else name
     findings = []
     for row in _rows(paper, table):
         left_text, _, right_text = _of_row(paper, table, row, formula).partition("=")
@@ -154,7 +156,7 @@ def _ratio(paper: Paper, entry: Mapping[str, Any]) -> list[Finding]:
                 "ratios",
                 severity,
                 tuple(c.ref for c in (*cells_left, *cells_right)),
-                f"{row[0]} {row[1]}: {formula.partition('=')[0].strip()} {shown_left} {text}.",
+                f"{row[0]} {row[1]}, {title}: {shown_left} {text}.",
                 f"{shown_right} = {decimal(right.face)}; printed {shown_left}"
                 + ("" if overlap else factor),
                 {"printed": shown_left, "ratio_of_means": decimal(right.face)},
@@ -191,7 +193,8 @@ def _derived(paper: Paper, entry: Mapping[str, Any]) -> list[Finding]:
                 Severity.CAUTION,
                 (*refs_a, *refs_b),
                 f"{a[0]}: {title} goes from {_share(value_a.face)} ({a[1]}) to "
-                f"{_share(value_b.face)} ({b[1]}), the other way than {beside} "
+                f"{_share(value_b.face)} ({b[1]}), the other way than the column "
+                f"'{paper.metrics[beside].title}' "
                 f"({decimal(beside_a.face)} to {decimal(beside_b.face)})"
                 + (f"; {caveat}." if caveat else "."),
                 f"{a[1]}: {shown_a} = {decimal(value_a.face)}; "

@@ -171,6 +171,8 @@ def check(paper: Paper, text: str, value: CellValue) -> Checked:
     left, shown_left, cells_left = evaluate(paper, parts[0], value)
     right, shown_right, cells_right = evaluate(paper, parts[2], value)
     cells = (*cells_left, *cells_right)
+    if relation != "=":
+        shown_left, shown_right = _worked(shown_left, left), _worked(shown_right, right)
     arithmetic, face_only = f"{shown_left} {relation} {shown_right}", False
     if relation == "~":
         arithmetic += f" within {tail.strip()}"
@@ -180,16 +182,23 @@ def check(paper: Paper, text: str, value: CellValue) -> Checked:
         verdict, note = _equal(left, right, literal, cells)
         arithmetic += note
     else:
-        verdict, note, face_only = _ordered(left, right, relation)
+        vague = any(not cell.printed.exact for cell in cells)
+        verdict, note, face_only = _ordered(left, right, relation, vague)
         arithmetic += note
     if verdict is Verdict.FOLLOWS and cells and all(c.read_from == "text" for c in cells):
         verdict = Verdict.CONSISTENT
         arithmetic += " (printed in the text only, nothing to compare with)"
-    computed = re.search(r"[+*/]|\s-\s", shown_left)
-    if computed and relation != "=":
-        arithmetic = arithmetic.replace(shown_left, f"{shown_left} (= {decimal(left.face)})", 1)
     refs = tuple(cell.ref for cell in cells)
     return Checked(verdict, arithmetic, refs, left, right, relation, face_only)
+
+
+def _worked(shown: str, value: Value) -> str:
+    """An expression with its result, where there is something to work out."""
+    if not re.search(r"[+*/]|\s-\s", shown):
+        return shown
+    if shown.startswith("(") and shown.endswith(")") and shown.count("(") == 1:
+        shown = shown[1:-1]
+    return f"[{shown} = {decimal(value.face)}]"
 
 
 def decimal(value: Fraction, places: int = 4) -> str:
@@ -246,9 +255,10 @@ def _equal(
     return Verdict.CONTRADICTED, f" (computed {decimal(left.face)})"
 
 
-def _ordered(left: Value, right: Value, relation: str) -> tuple[Verdict, str, bool]:
+def _ordered(left: Value, right: Value, relation: str, vague: bool) -> tuple[Verdict, str, bool]:
     """An inequality. What holds of the printed digits is at least 'consistent', also where the
-    recovered counts undo it: the digits are the paper's, the counts are the audit's."""
+    recovered counts undo it: the digits are the paper's, the counts are the audit's. A bound or a
+    range (`vague`) has no digits to go by."""
     if "<" in relation:
         left, right = right, left
     strict = "=" not in relation
@@ -257,12 +267,12 @@ def _ordered(left: Value, right: Value, relation: str) -> tuple[Verdict, str, bo
     face = left.face > right.face if strict else left.face >= right.face
     if certain:
         return Verdict.FOLLOWS, "", False
-    if impossible and face:
+    if impossible and face and not vague:
         equal = left.point and right.point and left.low == right.low
         turned = "make both sides equal" if equal else "do not"
         return Verdict.CONSISTENT, f" (the printed digits do, the recovered counts {turned})", True
     if impossible:
         return Verdict.CONTRADICTED, "", False
-    if face:
+    if face and not vague:
         return Verdict.CONSISTENT, " (within what the printed digits leave open)", False
     return Verdict.NOT_DECIDABLE, " (the printed digits do not decide it)", False

@@ -69,9 +69,12 @@ def _summary(paper: Paper, table: Table, method: str, counts: Counts) -> Finding
     behind = [p for p in places if p.rank > 1]
     narrow = [p for p in alone if p.items_ahead is not None and p.items_ahead <= 2]
 
+    def title(place: Place) -> str:
+        return paper.metrics[place.cell.key[2]].title
+
     def show(group: list[Place]) -> str:
         return ", ".join(
-            f"{p.cell.key[0]} {p.cell.key[2]} {p.cell.printed.text} "
+            f"{p.cell.key[0]} {title(p)} {p.cell.printed.text} "
             f"({p.best_rival.key[1]} {p.best_rival.printed.text})"
             for p in group
         )
@@ -81,8 +84,8 @@ def _summary(paper: Paper, table: Table, method: str, counts: Counts) -> Finding
         f"the best in {len(shared)} and is behind in {len(behind)}."
     )
     if narrow:
-        text += " It leads by one or two items in " + ", ".join(
-            f"{p.cell.key[0]} {p.cell.key[2]} ({p.items_ahead})" for p in narrow
+        text += " It leads by one or two scored items in " + ", ".join(
+            f"{p.cell.key[0]} {title(p)} ({p.items_ahead})" for p in narrow
         )
         text += "."
     evidence = []

@@ -42,6 +42,11 @@ class Finding:
         return json.dumps(self.numbers, sort_keys=True, default=str)
 
 
+def counted(n: int, thing: str) -> str:
+    """'1 cell', '2 cells'."""
+    return f"{n} {thing}" + ("" if n == 1 else "s")
+
+
 def numbered(findings: Sequence[Finding]) -> list[tuple[str, Finding]]:
     """Findings by severity, then in the order found, with ids F001, F002, ..."""
     ranked = sorted(findings, key=lambda finding: ORDER[finding.severity])

@@ -25,12 +25,15 @@ h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top:
 nav a { margin-right: 1rem; } a { color: #0b4f8a; }
 p, li { max-width: 46rem; }
 .scroll { overflow-x: auto; margin: 1rem 0 .4rem; }
-table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: separate; border-spacing: 0; font-size: .88rem;
+  font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 th, td { padding: .25rem .55rem; border-bottom: 1px solid #ddd; white-space: nowrap; }
 td { text-align: right; } th { text-align: left; font-weight: 600; }
-thead th { vertical-align: bottom; white-space: normal; min-width: 4rem; overflow-wrap: normal; }
+thead th { vertical-align: bottom; text-align: right; white-space: normal;
+  min-width: 4rem; overflow-wrap: normal; }
 tbody tr.first th, tbody tr.first td { border-top: 2px solid #888; }
+thead th.stub { text-align: left; }
 .stick { position: sticky; left: 0; background: #fff; }
 sup { color: #0b4f8a; font-size: .7rem; } sup a { text-decoration: none; margin-left: .1rem; }
 .contradiction { background: #f9d4d0; } .discrepancy { background: #fde9c4; }
@@ -44,7 +47,7 @@ details.group > summary { font-weight: 600; margin: 1.2rem 0 .4rem; cursor: poin
 .entry details { font-size: .88rem; color: #333; } .entry summary { cursor: pointer; }
 .entry ul { margin: .2rem 0; padding-left: 1.2rem; } .entry li { max-width: none; }
 :target { outline: 2px solid #0b4f8a; outline-offset: 2px; }
-@media print { details > * { display: block; } .scroll { overflow: visible; } }
+@media print { .scroll { overflow: visible; } }
 """
 
 
@@ -88,11 +91,11 @@ def _item(item: str | tuple[str, tuple[str, ...]]) -> str:
 def _grid(grid: Grid) -> str:
     stub = sum(cell.header for cell in grid.rows[0]) if grid.rows else 0
     head = "<tr>" + "".join(
-        _cell(cell, stick=place == stub) for place, cell in enumerate(grid.header, start=1)
+        _cell(cell, stick=n == stub, stub=n <= stub) for n, cell in enumerate(grid.header, start=1)
     )
     rows = []
     for row in grid.rows:
-        first = ' class="first"' if row[0].text and len(grid.rows) > 1 and not row[1].notes else ""
+        first = ' class="first"' if stub > 1 and row[0].text else ""
         rows.append(
             f"<tr{first}>"
             + "".join(_cell(cell, stick=n == stub) for n, cell in enumerate(row, start=1))
@@ -113,9 +116,12 @@ def _grid(grid: Grid) -> str:
     )
 
 
-def _cell(cell: GridCell, *, stick: bool = False) -> str:
+def _cell(cell: GridCell, *, stick: bool = False, stub: bool = False) -> str:
+    """One cell. `stub` marks the header of a row-name column, `stick` the last such column, which
+    stays in view when the table is scrolled sideways."""
     if cell.header:
-        css = ' class="stick"' if stick else ""
+        names = " ".join(["stick"] * stick + ["stub"] * stub)
+        css = f' class="{names}"' if names else ""
         return f"<th{css}>{escape(cell.text)}</th>"
     links = ", ".join(f'<a href="#{mark}">{mark}</a>' for mark in cell.notes)
     marks = f"<sup>{links}</sup>" if links else ""

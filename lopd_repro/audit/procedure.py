@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from lopd_repro.audit.columns import Counts
 from lopd_repro.audit.expression import ExpressionError, find_cell
-from lopd_repro.audit.findings import Finding, Severity
+from lopd_repro.audit.findings import Finding, Severity, counted
 from lopd_repro.audit.paper import Cell, Claim, Paper
 from lopd_repro.audit.uncertainty import ALPHA, TYPICAL, WORST
 from lopd_repro.errors import UserError
@@ -39,8 +39,8 @@ def _selection(paper: Paper, claim: Claim) -> list[Finding]:
             Severity.CAUTION,
             reported,
             f"Chosen on {fields['chosen_on']}, whose score is reported too: "
-            f"{', '.join(str(name) for name in fields['chosen'])}. This touches {len(reported)} "
-            f"reported cells.",
+            f"{', '.join(str(name) for name in fields['chosen'])}. This touches "
+            f"{counted(len(reported), 'reported cell')}.",
             f"claim {claim.id}, {claim.where}: {claim.statement}",
             {"claim": claim.id},
         )
@@ -96,10 +96,10 @@ def _difference(
 def expected_maximum(n: int) -> float:
     """Expected largest of n independent standard normal numbers (0.564 for 2, 1.267 for 6)."""
     grid = np.linspace(-8.0, 8.0, 4001)
-    above = 1 - ndtr(grid) ** n
-    below = ndtr(grid) ** n
-    step = grid[1] - grid[0]
-    return float((above[grid >= 0].sum() - below[grid < 0].sum() - 0.5 * above[2000]) * step)
+    distribution = ndtr(grid) ** n
+    above = np.trapezoid(1 - distribution[grid >= 0], grid[grid >= 0])
+    below = np.trapezoid(distribution[grid <= 0], grid[grid <= 0])
+    return float(above - below)
 
 
 def _floors(paper: Paper) -> list[Finding]:
@@ -121,7 +121,7 @@ def _floors(paper: Paper) -> list[Finding]:
                     "floor",
                     Severity.CAUTION,
                     tuple(cell.ref for cell, _ in shares),
-                    f"{metric.title} ({table.name}): doing nothing scores about {metric.floor:g}, "
+                    f"{metric.title}: doing nothing scores about {metric.floor:g}, "
                     f"not 0 ({metric.floor_source}); above that floor the cells span "
                     f"{min(s for _, s in shares):.0%} to {max(s for _, s in shares):.0%}"
                     + (f"; {len(below)} cells are below it." if below else "."),
@@ -153,7 +153,7 @@ def _ceilings(paper: Paper, counts: Counts) -> list[Finding]:
                     "floor",
                     Severity.DISCREPANCY if high else Severity.INFO,
                     tuple(c.ref for c in high) or tuple(c.ref for c in table.column(name)),
-                    f"{metric.title} ({table.name}): at most {metric.ceiling_items} of "
+                    f"{metric.title}: at most {metric.ceiling_items} of "
                     f"{metric.items} items can be solved ({metric.ceiling_source}); "
                     + (f"{len(high)} cells are above that." if high else "no cell is above that."),
                     "; ".join(f"{c.ref} {c.printed.text}" for c in high) or "recovered counts",

@@ -12,7 +12,7 @@ from lopd_repro.audit.expression import Verdict
 from lopd_repro.audit.findings import Finding, Severity
 from lopd_repro.audit.paper import Cell, Table
 from lopd_repro.audit.reproduction import NOT_TESTED
-from lopd_repro.audit.uncertainty import FamilyResult
+from lopd_repro.audit.uncertainty import FamilyResult, comparison_name
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,8 @@ def build_report(audit: Audit) -> Report:
     blocks.append(
         Paragraph(
             "Numbers are as printed. A mark leads to the note under the table; resting the pointer "
-            "on a cell shows the count behind it, where the digits give one, and its 95% interval."
+            "on a cell shows the count behind it, where the digits give one, and its 95% interval; "
+            "the same stands under Findings, among the recovered facts."
         )
     )
     for table in audit.paper.score_tables():
@@ -218,7 +219,9 @@ def _key_facts(audit: Audit) -> list[str | tuple[str, tuple[str, ...]]]:
         facts.append(
             f"{result.family.title}: against the {result.against} {result.significant('narrow')} "
             f"of {n} differences are significant after Holm's correction (unpaired, from the "
-            "printed numbers)."
+            "printed numbers)"
+            f"; with the most favourable pairing of items at most {result.significant('floor')} "
+            "could be."
         )
     contradicted = [item for item in audit.claims if item.verdict is Verdict.CONTRADICTED]
     for item in contradicted:
@@ -327,7 +330,7 @@ def _family_grid(result: FamilyResult) -> Grid:
         tied = f" (+{c.tied_with} tied)" if c.tied_with else ""
         rows.append(
             (
-                GridCell(f"{c.cell.key[0]} {c.cell.key[2]}", header=True),
+                GridCell(comparison_name(c), header=True),
                 GridCell(c.cell.printed.text),
                 GridCell(f"{c.other.printed.text} {c.other.key[1]}{tied}"),
                 GridCell(f"{c.difference + 1e-9:+.2f}"),

@@ -63,6 +63,7 @@ class Comparison:
 
     cell: Cell
     other: Cell
+    title: str
     tied_with: int
     """How many further methods share the other's printed value."""
     difference: float
@@ -232,6 +233,7 @@ def compare(sampling: Sampling, a: Cell, b: Cell, tied_with: int = 0) -> Compari
     return Comparison(
         cell=a,
         other=b,
+        title=metric.title,
         tied_with=tied_with,
         difference=sign * difference * metric.scale,
         error_narrow=error_narrow * metric.scale,
@@ -326,7 +328,7 @@ def uncertainty_findings(
 
 def comparison_name(c: Comparison) -> str:
     """Row group and column of a comparison, for reading."""
-    return f"{c.cell.key[0]} {c.cell.key[2]}"
+    return f"{c.cell.key[0]} {c.title}"
 
 
 def _family_finding(result: FamilyResult) -> Finding:
@@ -348,8 +350,8 @@ def _family_finding(result: FamilyResult) -> Finding:
         )
     lines = [
         f"{comparison_name(c)}: {c.cell.printed.text} - {c.other.printed.text} "
-        f"({c.other.key[1]}) = {c.difference:+.2f} +- {c.error_narrow:.2f}, p {c.p_narrow:.3g}, "
-        f"Holm {adjusted:.3g}"
+        f"({c.other.key[1]}) = {c.difference + 1e-9:+.2f} +- {c.error_narrow:.2f}, "
+        f"p {c.p_narrow:.3g}, Holm {adjusted:.3g}"
         for c, adjusted in zip(result.comparisons, result.adjusted_narrow, strict=True)
     ]
     severity = Severity.CAUTION if narrow < n else Severity.INFO
@@ -373,7 +375,7 @@ def _power_finding(result: FamilyResult) -> Finding:
     known = [c for c in result.comparisons if c.detectable is not None]
     below = [c for c in known if c.detectable is not None and c.difference < c.detectable]
     lines = [
-        f"{comparison_name(c)}: observed {c.difference:+.2f}, detectable {c.detectable:.1f}"
+        f"{comparison_name(c)}: observed {c.difference + 1e-9:+.2f}, detectable {c.detectable:.1f}"
         for c in known
     ]
     return Finding(
@@ -407,8 +409,13 @@ def _sign_finding(sampling: Sampling, result: FamilyResult) -> Finding | None:
         Severity.CAUTION,
         tuple(c.cell.ref for c in decided),
         f"{result.family.title}: {wins} of {len(decided)} signs favour {result.family.method} "
-        f"(sign test p = {p:.2g}). That is weaker than it looks: the {len(decided)} comparisons "
-        f"come from {len(units)} trained models, and counted by model the p is {p_models:.2g}.",
+        f"(sign test p = {p:.2g}). "
+        + (
+            f"That is weaker than it looks: the {len(decided)} comparisons come from "
+            f"{len(units)} trained models, and counted by model the p is {p_models:.2g}."
+            if len(units) < len(decided)
+            else "Each comparison is taken as one trained model."
+        ),
         "a training run that came out well lifts every benchmark it is scored on, so signs within "
         "one model are not independent; the sign ignores how small a lead is; and the test takes "
         "the method as fixed beforehand, not tuned on one of the benchmarks. In its favour: the "
@@ -441,7 +448,7 @@ def _width_findings(sampling: Sampling, intervals: dict[str, CellInterval]) -> l
                     "intervals",
                     Severity.INFO,
                     tuple(i.cell.ref for i in found),
-                    f"{sampling.paper.metrics[name].title} ({table.name}): 95% intervals of a "
+                    f"{sampling.paper.metrics[name].title}: 95% intervals of a "
                     f"cell reach up to {widths}.",
                     f"{found[0].method}; "
                     + "; ".join(

@@ -42,7 +42,8 @@ def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
     p = successes / n
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return Interval(max(0.0, centre - half), min(1.0, centre + half))
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    return Interval(low, 1.0 if successes == n else min(1.0, centre + half))
 
 
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval:
