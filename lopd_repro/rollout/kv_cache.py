@@ -18,7 +18,7 @@ class GrowingLayer(DynamicLayer):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
         self._buffers: tuple[torch.Tensor, torch.Tensor] | None = None
         self._length = 0
 
