@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
         plan = EvaluationPlan(tuple(tasks.tasks), repeats, seed, p.sampling("evaluation"))
         trajectories = evaluate(p.engine, p.codec, p.domain(tasks), plan)
     result = [
-        {**row, "noop_reward": floor[row["task_id"]]} for row in rows(trajectories, len(tasks.tasks))
+        {**row, "noop_reward": floor[row["task_id"]]}
+        for row in rows(trajectories, len(tasks.tasks))
     ]
     scores = summary(trajectories)
     print(f"test: {scores}", file=sys.stderr, flush=True)

@@ -33,6 +33,19 @@ class Layout:
     metrics: tuple[Metric, ...]
 
 
+@dataclass(frozen=True)
+class TableSettings:
+    """What a table covers. `paper_backbones` and `labels` map names of ours to the paper's."""
+
+    scale: str
+    backbones: tuple[str, ...]
+    methods: tuple[str, ...]
+    labels: dict[str, str]
+    paper_backbones: dict[str, str]
+    seeds: tuple[int, ...]
+    bootstrap_seed: int = 0
+
+
 _BFCL = ("base", "miss_func", "miss_param", "long_context")
 
 TABLE1 = Layout(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lopd_repro.errors import UserError
 from lopd_repro.files import read_jsonl_with_footer
-from lopd_repro.report.layout import Metric
+from lopd_repro.report.layout import Metric, TableSettings
 
 SeedScores = dict[int, dict[str, float]]
 
@@ -64,3 +64,15 @@ def read_cell(
     if len(tasks) > 1:
         return CellScores(problem=f"incomplete: seeds of {metric.name} cover different tasks")
     return cell
+
+
+def noop_floor(root: Path, domain: str, settings: TableSettings) -> dict[str, float]:
+    """Do-nothing score (0-100) of each metric whose rows record one, from the first run found."""
+    path = evaluation_file(
+        root, "envscaler", domain, settings.backbones[0], settings.methods[0], settings.seeds[0]
+    )
+    if not path.is_file():
+        return {}
+    rows, _ = read_jsonl_with_footer(path)
+    by_task = {row["task_id"]: float(row["noop_reward"]) for row in rows}
+    return {"envscaler": 100.0 * sum(by_task.values()) / len(by_task)}

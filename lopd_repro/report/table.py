@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,24 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lopd_repro.report.layout import Layout, Metric
+from lopd_repro.report.layout import Layout, Metric, TableSettings
 from lopd_repro.report.scores import CellScores, read_cell
 from lopd_repro.stats import Cell, bootstrap_means, mean_std, percentile_interval, score_matrix
 
 DRAWS = 10_000
-
-
-@dataclass(frozen=True)
-class TableSettings:
-    """What a table covers. `paper_backbones` and `labels` map names of ours to the paper's."""
-
-    scale: str
-    backbones: tuple[str, ...]
-    methods: tuple[str, ...]
-    labels: dict[str, str]
-    paper_backbones: dict[str, str]
-    seeds: tuple[int, ...]
-    bootstrap_seed: int = 0
 
 
 @dataclass
@@ -44,12 +31,17 @@ class Table:
 
 
 def build_table(
-    root: Path, table: Layout, settings: TableSettings, reported: Mapping[tuple[str, str, str], float]
+    root: Path,
+    table: Layout,
+    settings: TableSettings,
+    reported: Mapping[tuple[str, str, str], float],
 ) -> Table:
     """Rows for every backbone and method; an incomplete cell is empty and named in `problems`."""
     columns = ["scale", "backbone", "method", "n_seeds"]
     for metric in table.metrics:
-        columns += [metric.name + suffix for suffix in ("", "_std", "_ci_low", "_ci_high", "_reported")]
+        columns += [
+            metric.name + suffix for suffix in ("", "_std", "_ci_low", "_ci_high", "_reported")
+        ]
     result = Table(columns, [])
     for backbone in settings.backbones:
         for method in settings.methods:
@@ -62,7 +54,11 @@ def build_table(
             cells = _cells(root, table, settings, backbone, method, result)
             for metric in table.metrics:
                 row.update(_columns(metric, cells[metric.name], settings, backbone, method))
-                key = (settings.paper_backbones.get(backbone, ""), settings.labels[method], metric.name)
+                key = (
+                    settings.paper_backbones.get(backbone, ""),
+                    settings.labels[method],
+                    metric.name,
+                )
                 row[f"{metric.name}_reported"] = reported.get(key)
             result.rows.append(row)
     return result
@@ -101,9 +97,7 @@ def _cells(
     for metric in table.metrics:
         if metric.parts:
             continue
-        cell: CellScores = read_cell(
-            root, metric, table.domain, backbone, method, settings.seeds
-        )
+        cell: CellScores = read_cell(root, metric, table.domain, backbone, method, settings.seeds)
         where = f"{backbone} / {settings.labels[method]} / {metric.name}"
         if cell.problem is not None:
             result.problems.append(f"{where}: {cell.problem}")

@@ -1,0 +1,34 @@
+"""LOPD and its baselines, from data to tables: `snakemake --cores all results/table1.csv`."""
+
+from snakemake.utils import min_version, validate
+
+min_version("9.0")
+
+
+configfile: "config/tiny.yaml"
+
+
+validate(config, "config/schema.yaml")
+
+RESULTS = config["results"]
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/train.smk"
+
+
+for method_rules in sorted(Path(workflow.basedir, "baselines").glob("*.smk")):
+
+    include: str(method_rules)
+
+
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        f"{RESULTS}/table1.csv",
+        f"{RESULTS}/controls.csv",

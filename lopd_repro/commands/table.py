@@ -1,0 +1,127 @@
+"""`lopd-repro table`: a table of the paper from evaluation files, and paired comparisons.
+
+    lopd-repro table --settings JSON --layout table1 --results results \
+        --reported paper_tables/table1.csv --csv results/table1.csv ...
+
+Incomplete cells are empty and named in the `--problems` file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lopd_repro.errors import UserError
+from lopd_repro.files import write_text
+from lopd_repro.report.layout import LAYOUTS, Layout, TableSettings, layout
+from lopd_repro.report.render import html_page, markdown_page
+from lopd_repro.report.scores import noop_floor
+from lopd_repro.report.table import build_table, comparison_cells
+from lopd_repro.settings import build, read_settings
+from lopd_repro.stats import COMPARISON_COLUMNS, comparisons
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    """What the rule hands over: scale, its notice, backbones, methods and seeds."""
+
+    scale: str
+    notice: str
+    backbones: dict[str, Any]
+    methods: dict[str, str]
+    seeds: list[int]
+    bootstrap_seed: int = 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of this command."""
+    parser.add_argument("--settings", required=True)
+    parser.add_argument("--layout", required=True, help=f"one of {', '.join(LAYOUTS)}")
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--reported", type=Path, help="the paper's cells; needed for --csv")
+    for name in ("csv", "markdown", "html", "problems", "comparisons"):
+        parser.add_argument(f"--{name}", type=Path)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write what was asked for."""
+    settings = build(ReportSettings, read_settings(args.settings), "report")
+    chosen = layout(args.layout)
+    table = TableSettings(
+        scale=settings.scale,
+        backbones=tuple(settings.backbones),
+        methods=tuple(settings.methods),
+        labels=settings.methods,
+        paper_backbones={n: b["paper_backbone"] for n, b in settings.backbones.items()},
+        seeds=tuple(settings.seeds),
+        bootstrap_seed=settings.bootstrap_seed,
+    )
+    if args.csv:
+        if args.reported is None:
+            raise UserError("--reported: missing, but --csv needs the paper's cells")
+        _write_table(args, settings, chosen, table)
+    if args.comparisons:
+        _write_comparisons(args, settings, chosen, table)
+    return 0
+
+
+def _write_table(
+    args: argparse.Namespace, settings: ReportSettings, chosen: Layout, table: TableSettings
+) -> None:
+    result = build_table(args.results, chosen, table, read_reported(args.reported))
+    for line in [*result.problems, *result.failures]:
+        print(line, file=sys.stderr)
+    if args.problems:
+        lines = [*result.problems, *result.failures]
+        write_text(args.problems, "".join(line + "\n" for line in lines))
+    floor = noop_floor(args.results, chosen.domain, table)
+    labels = {name: b["label"] for name, b in settings.backbones.items()}
+    page = (chosen, table, result, settings.notice, floor, labels)
+    if args.markdown:
+        write_text(args.markdown, markdown_page(*page))
+    if args.html:
+        write_text(args.html, html_page(*page))
+    write_text(args.csv, csv_text(result.columns, result.rows))
+
+
+def _write_comparisons(
+    args: argparse.Namespace, settings: ReportSettings, chosen: Layout, table: TableSettings
+) -> None:
+    rows = comparisons(
+        settings.scale,
+        comparison_cells(args.results, chosen, table),
+        seed=settings.bootstrap_seed,
+        tasks="shared",
+    )
+    write_text(args.comparisons, csv_text(list(COMPARISON_COLUMNS), rows))
+
+
+def read_reported(path: Path) -> dict[tuple[str, str, str], float]:
+    """The paper's cells by (backbone, method, metric)."""
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        return {(r["backbone"], r["method"], r["metric"]): float(r["value"]) for r in rows}
+    except (OSError, KeyError, ValueError) as error:
+        raise UserError(f"{path}: not a table of reported cells ({error!r})") from None
+
+
+def csv_text(columns: list[str], rows: list[dict[str, Any]]) -> str:
+    """CSV with numbers to four places; an empty cell is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row.get(column)) for column in columns])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else value

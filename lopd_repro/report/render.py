@@ -1,0 +1,158 @@
+"""A table as Markdown and as a self-contained HTML page, headed by what it is and is not."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+
+from lopd_repro.report.layout import Layout, TableSettings
+from lopd_repro.report.table import Table
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.45 system-ui, sans-serif; color: #1b1b1b; margin: 0 auto; padding: 1rem;
+  max-width: 76rem; }
+h1 { font-size: 1.35rem; } h2 { font-size: 1.05rem; margin-top: 1.6rem; }
+.notice { border-left: 4px solid #b45309; background: #fef3e2; padding: .5rem .8rem; }
+.wrap { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .86rem; }
+th, td { padding: .3rem .55rem; border-bottom: 1px solid #ddd; text-align: right;
+  white-space: nowrap; vertical-align: top; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
+tr.backbone th { text-align: left; background: #f3f4f6; }
+.ci, .paper { display: block; font-size: .76rem; color: #555; }
+.empty { color: #999; }
+ul { padding-left: 1.2rem; } li { margin: .15rem 0; overflow-wrap: anywhere; }
+"""
+
+
+def headline(layout: Layout, settings: TableSettings) -> str:
+    """Scale and seeds in one line."""
+    seeds = ", ".join(str(seed) for seed in settings.seeds)
+    return f"{layout.title} ({settings.scale} scale, seeds {seeds})"
+
+
+def legend(layout: Layout, settings: TableSettings) -> str:
+    """How to read a cell."""
+    return (
+        f"Cells: mean over {len(settings.seeds)} training seeds ± standard deviation (n-1), with "
+        "a 95% interval from a bootstrap over seeds and tasks, on a scale of 0 to 100. "
+        "'Paper' is the number the paper prints for the backbone named beside ours, another model "
+        "on other tasks. An empty cell was not measured."
+    )
+
+
+def cell_text(row: Mapping[str, object], name: str) -> tuple[str, str, str]:
+    """A cell's value, interval and reported number as texts; empty where there is none."""
+    value, std = row.get(name), row.get(f"{name}_std")
+    low, high = row.get(f"{name}_ci_low"), row.get(f"{name}_ci_high")
+    reported = row.get(f"{name}_reported")
+    shown = "" if value is None else f"{value:.1f}" + ("" if std is None else f" ± {std:.1f}")
+    interval = "" if low is None else f"{low:.1f} to {high:.1f}"
+    return shown, interval, "" if reported is None else f"{reported:g}"
+
+
+def markdown_page(
+    layout: Layout,
+    settings: TableSettings,
+    table: Table,
+    notice: str,
+    floor: Mapping[str, float],
+    labels: Mapping[str, str],
+) -> str:
+    """The table for a terminal or a repository page; metrics without any cell are listed apart."""
+    shown = measured(layout, table)
+    lines = [
+        f"# {headline(layout, settings)}",
+        "",
+        f"**{notice}**",
+        "",
+        legend(layout, settings),
+        "",
+    ]
+    titles = {m.name: m.title for m in layout.metrics}
+    for backbone in settings.backbones:
+        paper = settings.paper_backbones[backbone]
+        lines += [f"## {labels[backbone]} (paper: {paper})", ""]
+        lines.append("| method | " + " | ".join(f"{titles[n]} | paper" for n in shown) + " |")
+        lines.append("|---|" + "---:|---:|" * len(shown))
+        for row in table.rows:
+            if row["backbone"] == backbone:
+                cells = []
+                for name in shown:
+                    value, interval, reported = cell_text(row, name)
+                    cells += [f"{value} [{interval}]" if value else "", reported]
+                lines.append(f"| {row['method']} | " + " | ".join(cells) + " |")
+        lines.append("")
+    lines += [f"- {note}" for note in notes(layout, table, floor)]
+    return "\n".join(lines) + "\n"
+
+
+def html_page(
+    layout: Layout,
+    settings: TableSettings,
+    table: Table,
+    notice: str,
+    floor: Mapping[str, float],
+    labels: Mapping[str, str],
+) -> str:
+    """The same as one HTML file without outside resources; every metric has its column."""
+    e = html.escape
+    head = "".join(f"<th>{e(metric.title)}</th>" for metric in layout.metrics)
+    body = []
+    for backbone in settings.backbones:
+        title = f"{labels[backbone]} (paper: {settings.paper_backbones[backbone]})"
+        span = len(layout.metrics) + 1
+        body.append(f'<tr class="backbone"><th colspan="{span}">{e(title)}</th></tr>')
+        for row in table.rows:
+            if row["backbone"] == backbone:
+                cells = "".join(_html_cell(row, metric.name) for metric in layout.metrics)
+                body.append(f"<tr><td>{e(str(row['method']))}</td>{cells}</tr>")
+    items = "".join(f"<li>{e(note)}</li>" for note in notes(layout, table, floor))
+    title = e(headline(layout, settings))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>"
+        f'<p class="notice">{e(notice)}</p><p>{e(legend(layout, settings))}</p>'
+        f'<div class="wrap"><table><thead><tr><th>Method</th>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table></div><h2>Notes</h2><ul>{items}</ul>"
+        "</body></html>\n"
+    )
+
+
+def measured(layout: Layout, table: Table) -> list[str]:
+    """Metrics with at least one filled cell."""
+    return [
+        m.name for m in layout.metrics if any(row.get(m.name) is not None for row in table.rows)
+    ]
+
+
+def notes(layout: Layout, table: Table, floor: Mapping[str, float]) -> list[str]:
+    """What made the cells, the do-nothing floor, and what is missing."""
+    titles = {m.name: m.title for m in layout.metrics}
+    lines = [
+        f"{titles[name]}: an agent that does nothing scores {value:.1f}."
+        for name, value in floor.items()
+    ]
+    lines += [
+        f"{titles[name]}: {'; '.join(sources)}." for name, sources in sorted(table.sources.items())
+    ]
+    shown = set(measured(layout, table))
+    absent = [m.title for m in layout.metrics if m.name not in shown]
+    if absent:
+        lines.append(f"Not measured in this run: {', '.join(absent)}.")
+    lines += [problem for problem in table.problems if _metric_of(problem) in shown]
+    return [*lines, *table.failures]
+
+
+def _metric_of(problem: str) -> str:
+    return problem.split(":", 1)[0].rsplit(" / ", 1)[-1]
+
+
+def _html_cell(row: Mapping[str, object], name: str) -> str:
+    value, interval, reported = cell_text(row, name)
+    paper = f'<span class="paper">paper {reported}</span>' if reported else ""
+    if not value:
+        return f'<td><span class="empty">not measured</span>{paper}</td>'
+    return f'<td>{value}<span class="ci">{interval}</span>{paper}</td>'

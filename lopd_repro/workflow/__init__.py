@@ -1,0 +1,1 @@
+"""What the rules need and a workflow engine does not know: slices, digests, methods."""

@@ -1,0 +1,72 @@
+"""The slice of the configuration that one job depends on: a change elsewhere does not rerun it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lopd_repro.errors import UserError
+
+_RUN = ("prompts", "environment", "engine", "chat", "sampling")
+
+
+def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, Any]:
+    """Settings of a job; `name` is the backbone (base_model) or the method (train)."""
+    shared = {key: config[key] for key in _RUN}
+    if job == "tasks":
+        variant = config["environment"].get("variant", "envscaler")
+        return {**_without(config["tasks"], "data_label"), "variant": variant}
+    if job == "base_model":
+        return {
+            **config["base_model"],
+            "shape": config["backbones"][name]["shape"],
+            **{key: config[key] for key in ("prompts", "environment", "sampling")},
+        }
+    if job == "bank":
+        return {**shared, "bank": config["bank"], "retrieval": config["retrieval"]}
+    if job == "cold_start":
+        own = config["cold_start"]
+        return {
+            **shared,
+            "seed": own["seed"],
+            "n_retrieved": own["n_retrieved"],
+            "cold_start": _without(own, "seed", "n_retrieved"),
+            "composer": config["composer"],
+        }
+    if job == "train":
+        return {**shared, **method_slice(config, name)}
+    if job == "evaluate":
+        label = config["tasks"]["data_label"]
+        return {**shared, "evaluation": config["evaluation"], "data_label": label}
+    raise ValueError(f"no slice for job {job!r}")
+
+
+def method_slice(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A method's own settings over the shared ones.
+
+    `like` starts from another method's settings; `group_size`, `train` and `optimiser` override
+    the run's; every other key goes to the method.
+    """
+    own = _resolved(config["method_settings"], name, ())
+    train = {**config["train"], **own.pop("train", {}), "group_size": own.pop("group_size", 1)}
+    return {
+        "train": train,
+        "optimiser": {**config["optimiser"], **own.pop("optimiser", {})},
+        "validation": config["validation"],
+        "method": own,
+    }
+
+
+def _resolved(all_settings: Mapping[str, Any], name: str, above: tuple[str, ...]) -> dict[str, Any]:
+    own = dict(all_settings.get(name) or {})
+    like = own.pop("like", None)
+    if like is None:
+        return own
+    if like in above or like not in all_settings:
+        known = ", ".join(sorted(all_settings))
+        raise UserError(f"method_settings.{name}.like: found {like!r}, allowed: one of {known}")
+    return {**_resolved(all_settings, like, (*above, name)), **own}
+
+
+def _without(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in keys}

@@ -1,0 +1,101 @@
+"""Helpers of the rules: slices of the configuration, source digests, the registry of methods."""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, workflow.basedir)
+
+from lopd_repro.workflow import methods, slices, sources
+
+REGISTRY = methods.Registry(config)
+
+
+wildcard_constraints:
+    backbone="[A-Za-z0-9_.-]+",
+    method="[A-Za-z0-9_]+",
+    seed=r"\d+",
+
+
+def settings(job, name=None):
+    """A job's slice of the configuration as one JSON argument; the name defaults to the backbone."""
+
+    def slice_text(wildcards):
+        chosen = name or getattr(wildcards, "backbone", "")
+        return json.dumps(slices.slice_for(config, job, chosen), sort_keys=True)
+
+    return slice_text
+
+
+def source(module, *files):
+    """Digest of the project's source that a command can import, and of further files."""
+    return sources.digest(Path(workflow.basedir), module, files)
+
+
+def run_folder(method, domain="tool_use"):
+    return f"{RESULTS}/runs/{domain}/{{backbone}}/{method}/seed{{seed}}"
+
+
+def method_inputs(name):
+    wanted = {file: METHOD_FILES[file] for file in REGISTRY[name].inputs}
+    return {
+        "splits": rules.tasks.output.splits,
+        "model": rules.base_model.output.model,
+        **wanted,
+    }
+
+
+def method_outputs(name):
+    folder = run_folder(name)
+    return {
+        "checkpoint": directory(f"{folder}/checkpoint"),
+        "metrics": f"{folder}/metrics.jsonl",
+        "selected": f"{folder}/selected.json",
+        "manifest": f"{folder}/manifest.json",
+    }
+
+
+def method_params(name):
+    method = REGISTRY[name]
+    return {
+        "settings": settings("train", name),
+        "file": method.file,
+        "state": f"{RESULTS}/state/tool_use/{{backbone}}/{name}/seed{{seed}}",
+        "source": source("lopd_repro.commands.train", method.file),
+        "inputs": lambda wildcards, input: " ".join(
+            f"--input {file}={input[file]}" for file in method.inputs
+        ),
+    }
+
+
+def method_log(name):
+    return f"{RESULTS}/logs/train/{{backbone}}/{name}/seed{{seed}}.log"
+
+
+def method_benchmark(name):
+    return f"{RESULTS}/benchmarks/train/{{backbone}}/{name}/seed{{seed}}.tsv"
+
+
+def evaluations(methods):
+    return expand(
+        rules.evaluate_envscaler.output[0],
+        backbone=config["backbones"],
+        method=methods,
+        seed=config["seeds"],
+    )
+
+
+def table_settings(methods):
+    text = json.dumps(
+        {
+            "scale": config["scale"],
+            "notice": config["notice"],
+            "backbones": {
+                name: {"label": b["label"], "paper_backbone": b["paper_backbone"]}
+                for name, b in config["backbones"].items()
+            },
+            "methods": {name: REGISTRY[name].label for name in methods},
+            "seeds": config["seeds"],
+        }
+    )
+    return lambda wildcards: text

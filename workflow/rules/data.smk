@@ -1,0 +1,90 @@
+"""Tasks and splits, backbones, experience bank, cold start."""
+
+TASKS = f"{RESULTS}/tasks/tool_use"
+
+
+rule tasks:
+    output:
+        environments=f"{TASKS}/environments.jsonl",
+        scenarios=f"{TASKS}/scenarios.jsonl",
+        splits=f"{TASKS}/splits.json",
+        noop=f"{TASKS}/noop.json",
+    log:
+        f"{RESULTS}/logs/tasks.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/tasks.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=settings("tasks"),
+        source=source("lopd_repro.commands.tasks"),
+    shell:
+        "python -m lopd_repro tasks --settings {params.settings:q} --out $(dirname {output.splits:q})"
+        " > {log:q} 2>&1"
+
+
+rule base_model:
+    input:
+        splits=rules.tasks.output.splits,
+    output:
+        model=directory(f"{RESULTS}/backbones/{{backbone}}/model"),
+        report=f"{RESULTS}/backbones/{{backbone}}/report.json",
+    log:
+        f"{RESULTS}/logs/base_model/{{backbone}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/base_model/{{backbone}}.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=settings("base_model"),
+        source=source("lopd_repro.commands.base_model"),
+    shell:
+        "python -m lopd_repro base-model --settings {params.settings:q} --splits {input.splits:q}"
+        " --out {output.model:q} --report {output.report:q} > {log:q} 2>&1"
+
+
+rule bank:
+    input:
+        splits=rules.tasks.output.splits,
+        model=rules.base_model.output.model,
+    output:
+        bank=f"{RESULTS}/backbones/{{backbone}}/bank.jsonl",
+        retrieved=f"{RESULTS}/backbones/{{backbone}}/retrieved.json",
+    log:
+        f"{RESULTS}/logs/bank/{{backbone}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/bank/{{backbone}}.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=settings("bank"),
+        source=source("lopd_repro.commands.bank"),
+    shell:
+        "python -m lopd_repro bank --settings {params.settings:q} --splits {input.splits:q}"
+        " --backbone {input.model:q} --out {output.bank:q} --retrieved {output.retrieved:q}"
+        " > {log:q} 2>&1"
+
+
+rule cold_start:
+    input:
+        splits=rules.tasks.output.splits,
+        model=rules.base_model.output.model,
+        bank=rules.bank.output.bank,
+        retrieved=rules.bank.output.retrieved,
+    output:
+        composer=f"{RESULTS}/backbones/{{backbone}}/composer.safetensors",
+        shape=f"{RESULTS}/backbones/{{backbone}}/composer.json",
+        report=f"{RESULTS}/backbones/{{backbone}}/cold_start.json",
+    log:
+        f"{RESULTS}/logs/cold_start/{{backbone}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/cold_start/{{backbone}}.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=settings("cold_start"),
+        source=source("lopd_repro.commands.cold_start"),
+    shell:
+        "python -m lopd_repro cold-start --settings {params.settings:q} --splits {input.splits:q}"
+        " --backbone {input.model:q} --bank {input.bank:q} --retrieved {input.retrieved:q}"
+        " --out {output.composer:q} --report {output.report:q} > {log:q} 2>&1"

@@ -1,0 +1,48 @@
+"""Tables and comparisons."""
+
+
+rule table1:
+    input:
+        evaluations=evaluations(REGISTRY.methods()),
+        reported="paper_tables/table1.csv",
+    output:
+        csv=report(f"{RESULTS}/table1.csv", category="Tables"),
+        markdown=f"{RESULTS}/table1.md",
+        html=report(f"{RESULTS}/table1.html", category="Tables"),
+        problems=f"{RESULTS}/table1.log",
+        comparisons=report(f"{RESULTS}/comparisons.csv", category="Tables"),
+    log:
+        f"{RESULTS}/logs/table1.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/table1.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=table_settings(REGISTRY.methods()),
+        source=source("lopd_repro.commands.table"),
+        results=lambda wildcards, output: Path(output[0]).parent,
+    shell:
+        "python -m lopd_repro table --settings {params.settings:q} --layout table1 --results {params.results:q}"
+        " --reported {input.reported:q} --csv {output.csv:q} --markdown {output.markdown:q}"
+        " --html {output.html:q} --problems {output.problems:q}"
+        " --comparisons {output.comparisons:q} > {log:q} 2>&1"
+
+
+rule controls:
+    input:
+        evaluations=evaluations(["vanilla", "lopd", *REGISTRY.controls()]),
+    output:
+        report(f"{RESULTS}/controls.csv", category="Controls"),
+    log:
+        f"{RESULTS}/logs/controls.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/controls.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=table_settings(["vanilla", "lopd", *REGISTRY.controls()]),
+        source=source("lopd_repro.commands.table"),
+        results=lambda wildcards, output: Path(output[0]).parent,
+    shell:
+        "python -m lopd_repro table --settings {params.settings:q} --layout table1 --results {params.results:q}"
+        " --comparisons {output:q} > {log:q} 2>&1"

@@ -1,0 +1,60 @@
+"""The one training rule. Every method is a copy of it, made in baselines/NAME.smk.
+
+REGISTRY.add("NAME", label="Label", file="baselines/NAME.py", inputs=[...])
+
+use rule train as train_NAME with:
+    input:
+        **method_inputs("NAME"),
+    output:
+        **method_outputs("NAME"),
+    params:
+        **method_params("NAME"),
+    log:
+        method_log("NAME"),
+    benchmark:
+        method_benchmark("NAME")
+"""
+
+# Files a method may ask for by name; each becomes `--input NAME=FILE`.
+METHOD_FILES = {
+    "bank": rules.bank.output.bank,
+    "retrieved": rules.bank.output.retrieved,
+    "composer": rules.cold_start.output.composer,
+}
+
+
+rule train:
+    output:
+        checkpoint=directory(f"{RESULTS}/template/{{backbone}}/seed{{seed}}/checkpoint"),
+        metrics=f"{RESULTS}/template/{{backbone}}/seed{{seed}}/metrics.jsonl",
+    log:
+        f"{RESULTS}/logs/template/{{backbone}}/seed{{seed}}.log",
+    conda:
+        "../envs/lopd_repro.yaml"
+    shell:
+        "python -m lopd_repro train --settings {params.settings:q} --method-file {params.file:q}"
+        " --seed {wildcards.seed} --splits {input.splits:q} --backbone {input.model:q}"
+        " --out $(dirname {output.metrics:q}) --state {params.state:q}"
+        " --source-digest {params.source} {params.inputs} > {log:q} 2>&1"
+
+
+REGISTRY.add(
+    "lopd",
+    label="LOPD",
+    file="lopd_repro/lopd/method.py",
+    inputs=["bank", "retrieved", "composer"],
+    order=100,
+)
+
+
+use rule train as train_lopd with:
+    input:
+        **method_inputs("lopd"),
+    output:
+        **method_outputs("lopd"),
+    log:
+        method_log("lopd"),
+    benchmark:
+        method_benchmark("lopd")
+    params:
+        **method_params("lopd"),
