@@ -6,7 +6,8 @@ encodings, and `encode` leaves it with every adapter off.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,16 +78,18 @@ class Composer:
                 settings.depth,
                 settings.ff_mult,
             ).to(model.device)
-            model.add_adapter(
-                LoraConfig(
-                    r=settings.lora_rank,
-                    lora_alpha=settings.lora_alpha,
-                    lora_dropout=0.0,
-                    target_modules=list(LORA_TARGETS),
-                ),
-                adapter_name=name,
-            )
-        model.disable_adapters()
+            with self._flags_kept():
+                model.add_adapter(
+                    LoraConfig(
+                        r=settings.lora_rank,
+                        lora_alpha=settings.lora_alpha,
+                        lora_dropout=0.0,
+                        target_modules=list(LORA_TARGETS),
+                    ),
+                    adapter_name=name,
+                )
+                model.disable_adapters()
+        self.train_mode(True)
         if settings.latent_scale == "embedding_rms":
             rms = model.get_input_embeddings().weight.detach().float().square().mean().sqrt()
             with torch.no_grad():
@@ -101,12 +104,8 @@ class Composer:
         batch = torch.tensor([row + [pad] * (width - len(row)) for row in ids], device=device)
         lengths = torch.tensor([len(row) for row in ids], device=device)
         mask = torch.arange(width, device=device) < lengths[:, None]
-        self.model.enable_adapters()
-        self.model.set_adapter(self.name)
-        try:
+        with self._adapter_on():
             hidden = self.model.base_model(input_ids=batch, use_cache=False).last_hidden_state
-        finally:
-            self.model.disable_adapters()
         latents: Tensor = self.compressor(hidden.to(self.compressor.latents.dtype), mask)
         return latents
 
@@ -165,6 +164,29 @@ class Composer:
             *encode(prefix, add_special_tokens=False),
             *encode(trace, add_special_tokens=False),
         ]
+
+    @contextmanager
+    def _adapter_on(self) -> Iterator[None]:
+        """This composer's adapter active inside, every adapter off afterwards."""
+        with self._flags_kept():
+            self.model.enable_adapters()
+            self.model.set_adapter(self.name)
+        try:
+            yield
+        finally:
+            with self._flags_kept():
+                self.model.disable_adapters()
+
+    @contextmanager
+    def _flags_kept(self) -> Iterator[None]:
+        # peft's switches set requires_grad of every adapter: off with the adapter, so that a
+        # later backward would skip the encoder. Only `train_mode` decides what is trained.
+        flags = [(p, p.requires_grad) for p in self.model.parameters()]
+        try:
+            yield
+        finally:
+            for parameter, flag in flags:
+                parameter.requires_grad_(flag)
 
     def _lora_named(self) -> list[tuple[str, torch.nn.Parameter]]:
         marker = f".{self.name}."
