@@ -6,7 +6,7 @@ import argparse
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lopd_repro.audit.core import Audit, audit_paper
@@ -15,6 +15,7 @@ from lopd_repro.audit.html import render_html
 from lopd_repro.audit.markdown import render_markdown
 from lopd_repro.audit.paper import read_paper
 from lopd_repro.audit.report import build_report
+from lopd_repro.errors import UserError
 from lopd_repro.files import write_text
 
 FINDING_COLUMNS = ("id", "check", "severity", "cells", "statement", "evidence", "numbers")
@@ -53,11 +54,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="folder with reproduced table1.csv and so on, for the second verdict of each claim",
     )
+    parser.add_argument(
+        "--backbone",
+        action="append",
+        default=[],
+        metavar="OURS=PAPER",
+        help="which backbone of the paper one of the results stands for; may be repeated",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Check what a paper's printed numbers can and cannot mean."""
-    audit = run_audit(args.paper, args.out, args.results)
+    backbones = {}
+    for pair in args.backbone:
+        ours, equals, theirs = pair.partition("=")
+        if not (ours and equals and theirs):
+            raise UserError(f"--backbone: {pair!r} is not OURS=PAPER, such as tiny-128=Qwen3-4B")
+        backbones[ours] = theirs
+    audit = run_audit(args.paper, args.out, args.results, backbones)
     tally = Counter(finding.severity for _, finding in audit.findings)
     print(
         ", ".join(f"{tally[severity]} {severity.value}" for severity in Severity)
@@ -66,12 +80,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_audit(paper_dir: Path, out_dir: Path, results_dir: Path | None = None) -> Audit:
+def run_audit(
+    paper_dir: Path,
+    out_dir: Path,
+    results_dir: Path | None = None,
+    backbones: Mapping[str, str] | None = None,
+) -> Audit:
     """Audit the paper in `paper_dir`, write the four files to `out_dir`, and return the audit.
 
+    `results_dir` may hold reproduced tables; `backbones` maps their backbones to the paper's.
     Raises `UserError` for unusable input, before anything is written.
     """
-    audit = audit_paper(read_paper(paper_dir), results_dir)
+    audit = audit_paper(read_paper(paper_dir), results_dir, backbones)
     report = build_report(audit)
     write_text(out_dir / "findings.csv", _csv(FINDING_COLUMNS, _finding_rows(audit)))
     write_text(out_dir / "claims.csv", _csv(CLAIM_COLUMNS, _claim_rows(audit)))

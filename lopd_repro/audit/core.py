@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -48,8 +49,11 @@ class Audit:
     findings: list[tuple[str, Finding]]
 
 
-def audit_paper(paper: Paper, results_dir: Path | None = None) -> Audit:
-    """Run every check. `results_dir` is where reproduced tables may stand."""
+def audit_paper(
+    paper: Paper, results_dir: Path | None = None, backbones: Mapping[str, str] | None = None
+) -> Audit:
+    """Run every check. `results_dir` is where reproduced tables may stand, `backbones` the
+    paper's name for each of their backbones."""
     columns = fit_columns(paper)
     counts = recovered_counts(columns)
     averages = fit_averages(paper, counts)
@@ -57,7 +61,7 @@ def audit_paper(paper: Paper, results_dir: Path | None = None) -> Audit:
     sampling = Sampling(paper, columns, averages)
     intervals = cell_intervals(sampling)
     families = family_results(sampling)
-    results = read_results(results_dir, paper)
+    results = read_results(results_dir, paper, backbones)
     findings = [
         *decimals_findings(paper),
         *granularity_findings(columns),

@@ -5,7 +5,8 @@ the 90% interval of (reproduced left side - stated right side) lies within +-mar
 reproduced when that interval lies wholly outside. For an inequality it is reproduced when the 90%
 interval of the difference lies on the claimed side of 0, and not reproduced when the interval
 stays below +margin, so that any lead is smaller than the margin. Everything else is 'not tested',
-with the reason. Margins are stated per metric in protocol.yaml.
+with the reason. Margins are stated per metric in protocol.yaml. Runs at a scale that is not among
+the paper's `evidence_scales` test nothing about it: what they would say stands in the detail.
 """
 
 from __future__ import annotations
@@ -52,9 +53,12 @@ class SecondVerdict:
 Results = Mapping[tuple[str, ...], Result]
 
 
-def read_results(results_dir: Path | None, paper: Paper) -> dict[tuple[str, ...], Result]:
+def read_results(
+    results_dir: Path | None, paper: Paper, backbones: Mapping[str, str] | None = None
+) -> dict[tuple[str, ...], Result]:
     """Reproduced cells by (table, backbone, method, metric), from `table1.csv` and so on.
 
+    `backbones` gives the paper's name for a backbone of the results; others keep their name.
     Files that do not exist yet are passed over; an unreadable number is a `UserError`. table3 has
     one row per metric and one column per method, the others one row per backbone and method.
     """
@@ -70,9 +74,11 @@ def read_results(results_dir: Path | None, paper: Paper) -> dict[tuple[str, ...]
         for number, row in enumerate(rows, start=2):
             if "metric" in row:
                 backbone = row.get("backbone") or table.backbones()[0]
+                backbone = (backbones or {}).get(backbone, backbone)
                 keys = [(backbone, name, row["metric"], name) for name in table.methods()]
             else:
                 backbone, method = row.get("backbone", ""), row.get("method", "")
+                backbone = (backbones or {}).get(backbone, backbone)
                 keys = [(backbone, method, name, name) for name in table.metrics()]
             for backbone, method, metric, column in keys:
                 result = _result(path, number, row, column)
@@ -130,7 +136,11 @@ def second_verdict(paper: Paper, judged: Judged, results: Results) -> SecondVerd
     detail = f"{tally}: " + "; ".join(dict.fromkeys(shown))
     other = sorted(set(scales.split(", ")) - set(paper.evidence_scales) - {""})
     if other:
-        detail += f"; runs at scale {', '.join(other)} are no evidence about the paper"
+        detail = (
+            f"runs at scale {', '.join(other)} are no evidence about the paper; at that scale the "
+            f"test gives '{verdict}' ({detail})"
+        )
+        verdict = NOT_TESTED
     return SecondVerdict(verdict, scales, margins, detail)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from audit_paper_helpers import INVENTED, REAL, audit, change, invented_copy, write_rows
 
-from lopd_repro.audit import read_paper
+from lopd_repro.audit import audit_paper, read_paper
 from lopd_repro.audit.reproduction import read_results
 from lopd_repro.errors import UserError
 
@@ -80,13 +80,23 @@ def test_too_wide_to_tell(tmp_path: Path) -> None:
 def test_scale_is_shown(tmp_path: Path) -> None:
     write_rows(tmp_path / "scores.csv", rows(LIKE_THE_PAPER, 0.5, scale="tiny"))
     second = audit(INVENTED, tmp_path).second[0]
-    assert second.scale == "tiny" and "no evidence about the paper" in second.detail
-    assert second.margin == "2"
+    assert (second.verdict, second.scale, second.margin) == ("not tested", "tiny", "2")
+    assert "no evidence about the paper" in second.detail
+    assert "the test gives 'reproduced' (2 of 2 parts" in second.detail
 
 
 def test_other_backbones_test_nothing(tmp_path: Path) -> None:
     found = verdicts(tmp_path, rows({("Cat", "New"): 60.0}, 0.5))
     assert set(found.values()) == {"not tested"}
+
+
+def test_backbones_that_stand_for_the_papers(tmp_path: Path) -> None:
+    ours = {"Ant": "ant-small", "Bee": "bee-small"}
+    means = {(ours[b], m): value for (b, m), value in LIKE_THE_PAPER.items()}
+    write_rows(tmp_path / "scores.csv", rows(means, 0.5))
+    names = {name: paper for paper, name in ours.items()}
+    second = audit_paper(read_paper(INVENTED), tmp_path, names).second
+    assert second[0].verdict == second[1].verdict == "reproduced"
 
 
 def test_empty_cell_and_missing_interval(tmp_path: Path) -> None:

@@ -3,14 +3,8 @@
 from lopd_repro.files import digest_file
 
 
-def reproduced_tables():
-    # Tables of an earlier run sharpen the ledger, but the audit must not wait for them: their
-    # digests are a parameter, so that the next call updates it.
-    return {
-        p.name: digest_file(p) for p in sorted(Path(RESULTS).glob("table[123].csv"))
-    }
-
-
+# Tables of an earlier run sharpen the claims ledger, but the audit must not wait for them: their
+# digests are a parameter, so that the next call of the workflow updates it.
 rule audit:
     input:
         sorted(
@@ -29,7 +23,10 @@ rule audit:
         f"{RESULTS}/benchmarks/audit.tsv"
     params:
         source=source("lopd_repro.audit.command"),
-        reproduced=reproduced_tables(),
+        reproduced={
+            p.name: digest_file(p)
+            for p in sorted(Path(RESULTS).glob("table[123].csv"))
+        },
         folder=lambda wildcards, output: str(Path(output.html).parent),
         backbones=[
             f"--backbone={name}={b['paper_backbone']}"
@@ -37,5 +34,5 @@ rule audit:
             if b.get("paper_backbone")
         ],
     shell:
-        "python -m lopd_repro audit --paper paper_tables --out {params.folder:q} --results {RESULTS:q}"
+        "lopd-repro audit --paper paper_tables --out {params.folder:q} --results {RESULTS:q}"
         " {params.backbones:q} > {log:q} 2>&1"
