@@ -7,7 +7,7 @@ teacher share the tail; only their heads differ.
 
 The glue is read off the tokenizer's own chat template: a short conversation with a probe as
 assistant turn is rendered, and what follows the probe is the glue. A template that rewrites the
-text before the probe (one that drops the reasoning of past turns, say) is not append-only: the
+prompt or a past turn (one that drops the reasoning of past turns, say) is not append-only: the
 default policy refuses it on the first render, `keep_sampled` keeps the sampled ids as they are.
 """
 
@@ -22,6 +22,7 @@ from lopd_repro.errors import UserError
 Message = dict[str, Any]
 
 _PROBE = "probe"
+_REASONED = f"<think>\nplan\n</think>\n\n{_PROBE}"
 APPEND_POLICIES = ("refuse", "keep_sampled")
 
 
@@ -132,16 +133,19 @@ class ChatCodec:
     def _render_glue(self, role: str, content: str) -> tuple[int, ...]:
         start: list[Message] = [{"role": "user", "content": "x"}]
         turn: Message = {"role": "assistant", "content": _PROBE}
-        text = self.render([*start, turn, {"role": role, "content": content}], None)
+        following: Message = {"role": role, "content": content}
+        text = self.render([*start, turn, following], None)
         prompt = self.render(start, None)
-        at = text.find(_PROBE, len(prompt) if text.startswith(prompt) else 0)
-        if role not in self._checked_roles:
-            if text[: max(at, 0)] != prompt and self.append_policy == "refuse":
+        if self.append_policy == "refuse" and role not in self._checked_roles:
+            reasoned = self.render([*start, {**turn, "content": _REASONED}, following], None)
+            if not text.startswith(prompt + _PROBE) or not reasoned.startswith(prompt + _REASONED):
                 raise UserError(
-                    "chat template is not append-only: it rewrites text before an assistant turn; "
-                    "set chat.append_policy to keep_sampled to keep the sampled ids as they are"
+                    f"chat template is not append-only: before a {role} message it rewrites the "
+                    "prompt or the assistant turn (its reasoning, perhaps); set "
+                    "chat.append_policy to keep_sampled to keep the sampled ids as they are"
                 )
             self._checked_roles.add(role)
+        at = text.find(_PROBE, len(prompt) if text.startswith(prompt) else 0)
         ids = tuple(self.encode(text[at + len(_PROBE) :]))
         if at < 0 or not ids or ids[0] not in self.eos_ids:
             raise UserError(
