@@ -94,6 +94,7 @@ def collect(
                 strict=True,
             )
         )
+        records = {i: outcome.record for i, outcome in outcomes.items()}
         replies = {
             i: _reply(codec, trajectories[i], t, outcomes[i], sampling) for i, t in open_turns
         }
@@ -103,7 +104,9 @@ def collect(
         answers: list[Reply] = []
         for index, turn in turns:
             trajectory, outcome, reply = trajectories[index], outcomes[index], replies.get(index)
-            trajectory.records.append({**outcome.record, "tokens": len(turn.ids)})
+            # A turn that ran keeps its record although its observation did not fit.
+            record = {**records.get(index, {}), **outcome.record}
+            trajectory.records.append({**record, "tokens": len(turn.ids)})
             if reply is None:
                 trajectory.status = outcome.status
                 trajectory.reward = math.nan if outcome.reward is None else outcome.reward
