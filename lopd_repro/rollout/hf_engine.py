@@ -54,6 +54,12 @@ class HFEngine:
 
     def sync_weights(self, model: Any) -> None:
         """Sample from this model from now on."""
+        attention = getattr(model.config, "_attn_implementation", "sdpa")
+        if attention != "sdpa":
+            raise UserError(
+                f"engine hf: found attention implementation {attention!r}, allowed: sdpa (the "
+                "engine's boolean masks mean something else to others)"
+            )
         window = getattr(model.config, "sliding_window", None)
         if window is not None and getattr(model.config, "use_sliding_window", True):
             self._window: int | None = int(window)
