@@ -119,9 +119,9 @@ class Stepper:
                 self._accumulate(usable, prepared, part, totals, distilled_totals, metrics)
             with self.clock.phase("optimiser"):
                 metrics.update(self._update())
+            self.teacher.update()
         self.steps_done += 1
         metrics.update(self.method.after_step(metrics))
-        self.teacher.update()
         return metrics
 
     def _accumulate(

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
+from lopd_repro.errors import UserError
 from lopd_repro.models.backbone import copy_model, freeze
 from lopd_repro.training.losses import ema_update_
 from lopd_repro.training.method import TeacherSpec
@@ -15,8 +16,8 @@ from lopd_repro.training.method import TeacherSpec
 class Teacher:
     """Holds the weights a `TeacherSpec` asks for; `frozen` serves as the frozen teacher if given.
 
-    The EMA is kept in float32 and of effective weights: a policy trained through an adapter must
-    be merged before `update`.
+    The EMA is kept in float32 and of effective weights: a policy trained through an adapter is
+    refused, because an average of its factors is no average of the weights they make.
     """
 
     def __init__(self, spec: TeacherSpec, policy: Any, frozen: Any = None) -> None:
@@ -31,6 +32,8 @@ class Teacher:
         elif spec.kind == "current":
             self.model = policy
         if spec.kind == "ema":
+            if any(isinstance(module, BaseTunerLayer) for module in policy.modules()):
+                raise UserError("teacher ema: the policy has an adapter; merge it before training")
             self._average = {
                 name: value.detach().float().clone() for name, value in policy.named_parameters()
             }
@@ -72,4 +75,6 @@ def assert_plain_forward(model: Any) -> None:
 
 
 def _has_dropout(module: Any) -> bool:
-    return isinstance(module, torch.nn.Dropout) and module.p > 0
+    # Attention layers of transformers hold their rate as a number.
+    dropout = isinstance(module, torch.nn.Dropout) and module.p > 0
+    return dropout or bool(getattr(module, "attention_dropout", 0.0))
