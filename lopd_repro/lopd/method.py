@@ -14,6 +14,7 @@ differ in value the choice is a setting: `loss_averaging`, `anchor_reduction`, `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -29,6 +30,7 @@ from lopd_repro.models.backbone import copy_model, freeze
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import Context, LatentContext
 from lopd_repro.training.losses import (
+    Totals,
     aggregate,
     anchor_distance,
     captured_mass,
@@ -114,6 +116,7 @@ class LOPD(Method):
         if not s["frozen_composer"]:
             self._source.composer.train_mode(True)
         self._anchors: dict[str, torch.Tensor] = {}
+        self._scored = Totals(tokens=0, rows=0, all_rows=0)
 
     @property
     def teacher(self) -> TeacherSpec:
@@ -121,8 +124,19 @@ class LOPD(Method):
         return TeacherSpec("frozen", needs_grad=not self.settings["frozen_composer"])
 
     def prepare(self, trajectories: Sequence[Trajectory]) -> Preparation:
-        """Every trajectory whose task has experiences is distilled."""
-        return Preparation([self._source.has(t.task_id) for t in trajectories])
+        """Every trajectory whose task has experiences is distilled.
+
+        One without a reward (NaN) is distilled as well, but left out of Delta and counted.
+        """
+        distilled = [self._source.has(t.task_id) for t in trajectories]
+        missing = [math.isnan(t.reward) for t in trajectories]
+        counts = [
+            t.n_sampled
+            for t, kept, unscored in zip(trajectories, distilled, missing, strict=True)
+            if kept and not unscored
+        ]
+        self._scored = Totals(tokens=sum(counts), rows=len(counts), all_rows=len(counts))
+        return Preparation(distilled, metrics={"missing_rewards": float(sum(missing))})
 
     def contexts(self, trajectories: Sequence[Trajectory]) -> list[Context]:
         """Latents of each trajectory's task, made with the current composer."""
@@ -143,8 +157,19 @@ class LOPD(Method):
         student_top = student.logp_at(support)
         teacher_logp, student_logp = batch.teacher.logp(tokens), student.logp(tokens)
 
+        scored = ~batch.rewards.isnan()[row]
+
         def mean(values: torch.Tensor, averaging: str) -> torch.Tensor:
             return aggregate(values, row, n_rows, AVERAGING[averaging], totals=totals)  # type: ignore[arg-type]
+
+        def scored_mean(values: torch.Tensor, averaging: str) -> torch.Tensor:
+            return aggregate(
+                values,
+                row[scored],
+                n_rows,
+                AVERAGING[averaging],  # type: ignore[arg-type]
+                totals=self._scored,
+            )
 
         policy_kl = mean(
             reverse_kl_topk_tail(student_top, teacher_top.detach()), s["loss_averaging"]
@@ -152,10 +177,13 @@ class LOPD(Method):
         composer_kl = mean(
             reverse_kl_topk_tail(student_top.detach(), teacher_top), "trajectory_mean"
         )
-        weighted = weighted_privilege(teacher_logp, student_logp, batch.rewards, row)
-        delta = mean(weighted, "trajectory_mean")
+        weighted = weighted_privilege(
+            teacher_logp[scored], student_logp[scored], batch.rewards, row[scored]
+        )
+        delta = scored_mean(weighted, "trajectory_mean")
         anchor = self._anchor(batch) / max(1.0, totals.rows)
-        share = int((row_token_counts(row, n_rows) > 0).sum()) / max(1.0, totals.rows)
+        n_scored = int((row_token_counts(row[scored], n_rows) > 0).sum())
+        share = n_scored / max(1.0, self._scored.rows)
         composer_term = composer_objective(
             composer_kl,
             delta,
@@ -169,17 +197,16 @@ class LOPD(Method):
         value = policy_kl + composer_term - composer_kl.detach()
         gap = privilege(teacher_logp.detach(), student_logp)
         n = max(1.0, totals.tokens)
-        return Loss(
-            value,
-            {
-                "kl": float(policy_kl.detach()),
-                "delta": float(delta.detach()),
-                "delta_token_mean": float(mean(weighted.detach(), "token_mean")),
-                "frac_delta_ge_m": float((gap >= s["margin"]).sum()) / n,
-                "anchor": float(anchor.detach()),
-                "support_mass": float(captured_mass(teacher_top).sum()) / n,
-            },
-        )
+        sums = {
+            "kl": float(policy_kl.detach()),
+            "frac_delta_ge_m": float((gap >= s["margin"]).sum()) / n,
+            "anchor": float(anchor.detach()),
+            "support_mass": float(captured_mass(teacher_top).sum()) / n,
+        }
+        if self._scored.rows:
+            sums["delta"] = float(delta.detach())
+            sums["delta_token_mean"] = float(scored_mean(weighted.detach(), "token_mean"))
+        return Loss(value, sums)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """The composer's parameters, unless it is frozen."""
