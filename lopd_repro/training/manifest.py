@@ -28,7 +28,9 @@ def manifest(
         "settings": dict(settings),
         "settings_digest": digest_json(settings),
         "source_digest": source,
-        "inputs": {name: {"path": path, "sha256": digest_file(path)} for name, path in inputs.items()},
+        "inputs": {
+            name: {"path": path, "sha256": digest_file(path)} for name, path in inputs.items()
+        },
         "packages": {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "seeds": dict(seeds),
