@@ -34,6 +34,15 @@ class Prompts:
     latent_after: str
     reference_before: str
     reference_after: str
+    demonstration_before: str
+    demonstration_after: str
+    sibling_before: str
+    sibling_after: str
+    skill_works: str
+    skill_avoid: str
+    skill_workflow: str
+    skill_after: str
+    skill_request: str
     composer_task: str
     composer_trace: str
 

@@ -30,7 +30,7 @@ from lopd_repro.data.tiny import (
     sample_task,
 )
 from lopd_repro.models.chat import ChatCodec
-from lopd_repro.rollout.heads import TextContext, build_head
+from lopd_repro.rollout.heads import PLACES, TextContext, build_head
 from lopd_repro.rollout.tool_use import ToolPrompts, tool_opening
 
 
@@ -247,7 +247,8 @@ def _document(
     context = None
     if shown is not None:
         text = settings.reference_before + lite_trace(shown.calls) + settings.reference_after
-        context = TextContext(text)
+        # Methods put their text at either place, so the model has to read both.
+        context = TextContext(text, rng.choice(PLACES))
     head = build_head(codec, tool_opening(task, environment(domain.name), prompts), context)
     ids = list(head.head.ids)
     assistant = [False] * len(ids)
