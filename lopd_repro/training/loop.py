@@ -22,6 +22,9 @@ from lopd_repro.training.method import Method
 from lopd_repro.training.selection import Selection
 from lopd_repro.training.step import PhaseClock, Stepper, StepSettings
 from lopd_repro.training.tasks import TaskStream
+from lopd_repro.training.teacher_check import check_teacher
+
+_SHOWN = ("reward_mean", "success", "loss", "delta", "beta", "reward_off", "reward_on")
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class LoopSettings:
     """Length and rhythm of a run.
 
     A step draws `rollouts_per_step` rollouts: that many divided by the group size are its tasks.
+    `teacher_check_tasks` training tasks show at the start what the teacher's context is worth.
     """
 
     steps: int
@@ -36,6 +40,7 @@ class LoopSettings:
     group_size: int
     validate_every: int
     checkpoint_every: int
+    teacher_check_tasks: int = 0
 
     @property
     def tasks_per_step(self) -> int:
@@ -78,6 +83,7 @@ class TrainingRun:
         self.seeds = seeds
         self.identity = identity
         self._state_folder = state_folder
+        self._train_ids = list(train_ids)
         self._stream = TaskStream(train_ids, loop.tasks_per_step, seeds.data)
         self._clock = PhaseClock()
         self.stepper = Stepper(model, method, step, self._clock)
@@ -91,6 +97,7 @@ class TrainingRun:
         self._resume()
         if self._next_step == 0:
             self._validate(0)
+            self._check_teacher()
         for step in range(self._next_step, self.loop.steps):
             self._train_step(step)
             done = step + 1
@@ -151,6 +158,22 @@ class TrainingRun:
         self.metrics.append(row)
         self._say(row)
 
+    def _check_teacher(self) -> None:
+        n_tasks = self.loop.teacher_check_tasks
+        if n_tasks < 1 or self.method.teacher.kind == "none":
+            return
+        row = check_teacher(
+            self.engine,
+            self.method,
+            self._train_ids,
+            n_tasks,
+            max(2, self.loop.group_size),
+            self.validation.sampling,
+            self.validation.seed,
+        )
+        self.metrics.append(row)
+        self._say(row)
+
     def _save(self) -> None:
         save_state(
             self._state_folder,
@@ -185,9 +208,7 @@ class TrainingRun:
 
     def _say(self, row: dict[str, Any]) -> None:
         shown = ", ".join(
-            f"{name} {row[name]:.4f}"
-            for name in ("reward_mean", "success", "loss", "delta", "beta")
-            if isinstance(row.get(name), float)
+            f"{name} {row[name]:.4f}" for name in _SHOWN if isinstance(row.get(name), float)
         )
         print(
             f"{self.method.name} {row['kind']} step {row['step']}/{self.loop.steps}: {shown}",

@@ -95,11 +95,13 @@ class Stepper:
         self.teacher = Teacher(method.teacher, model, method.teacher_model)
         self.optimisers = Optimisers.build(model, method, settings)
         self.steps_done = 0
+        self._forwarded = {"student": 0, "teacher": 0}
 
     def step(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
         """Update once; returns the step's metrics.
 
         A step without any supervised token changes nothing and is counted in `empty_batches`.
+        `forwarded_student` and `forwarded_teacher` count the tokens that scoring reads.
         """
         usable = [t for t in trajectories if t.n_sampled]
         prepared = self.method.prepare(usable)
@@ -112,6 +114,7 @@ class Stepper:
         metrics["distilled_tokens"] = distilled_totals.tokens
         metrics["empty_batches"] = float(not usable)
         metrics["loss"] = 0.0
+        self._forwarded = dict.fromkeys(self._forwarded, 0)
         if usable:
             self._set_rate()
             self._zero_grad()
@@ -121,6 +124,7 @@ class Stepper:
                 metrics.update(self._update())
             self.teacher.update()
         self.steps_done += 1
+        metrics.update({f"forwarded_{who}": float(n) for who, n in self._forwarded.items()})
         metrics.update(self.method.after_step(metrics))
         return metrics
 
@@ -159,6 +163,7 @@ class Stepper:
         tokens, row = (part_.to(device) for part_ in sampled_tokens(chosen))
         with self.clock.phase("student"):
             heads = [BuiltHead(Head(t.head)) for t in chosen]
+            self._count("student", heads, chosen)
             student = score(
                 self.model, heads, chosen, codec.pad_id, self.settings.scoring_temperature
             )
@@ -197,6 +202,7 @@ class Stepper:
             build_head(resources.codec, resources.domain.opening(t.task_id), context)
             for t, context in pairs
         ]
+        self._count("teacher", heads, [t for t, _ in pairs])
         with torch.set_grad_enabled(self.method.teacher.needs_grad):
             return score(
                 self.teacher.model,
@@ -205,6 +211,12 @@ class Stepper:
                 resources.codec.pad_id,
                 self.settings.scoring_temperature,
             )
+
+    def _count(self, who: str, heads: list[BuiltHead], chosen: list[Trajectory]) -> None:
+        """Note how many tokens a forward pass reads, padding left out."""
+        self._forwarded[who] += sum(
+            len(head.head.ids) + len(t.tail) for head, t in zip(heads, chosen, strict=True)
+        )
 
     def _update(self) -> dict[str, float]:
         norms: dict[str, float] = {}
