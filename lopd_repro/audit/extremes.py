@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from lopd_repro.audit.columns import Counts
@@ -79,16 +80,20 @@ def _summary(paper: Paper, table: Table, method: str, counts: Counts) -> Finding
             for p in group
         )
 
+    second = sum(p.rank == 2 for p in behind)
     text = (
         f"{table.title}: {method} is best alone in {len(alone)} of {len(places)} cells, shares "
-        f"the best in {len(shared)} and is behind in {len(behind)}."
+        f"the best in {len(shared)} and is behind in {len(behind)} (second in {second})."
     )
+    rivals = Counter(p.best_rival.key[1] for p in places)
     if narrow:
         text += " It leads by one or two scored items in " + ", ".join(
             f"{p.cell.key[0]} {title(p)} ({p.items_ahead})" for p in narrow
         )
         text += "."
-    evidence = []
+    evidence = [
+        "best of the others: " + ", ".join(f"{name} in {n}" for name, n in rivals.most_common())
+    ]
     if shared:
         evidence.append(f"shared: {show(shared)}")
     if behind:
@@ -98,8 +103,15 @@ def _summary(paper: Paper, table: Table, method: str, counts: Counts) -> Finding
         Severity.INFO,
         tuple(p.cell.ref for p in places),
         text,
-        "; ".join(evidence) or "best alone everywhere",
-        {"alone": len(alone), "shared": len(shared), "behind": len(behind), "cells": len(places)},
+        "; ".join(evidence),
+        {
+            "alone": len(alone),
+            "shared": len(shared),
+            "behind": len(behind),
+            "second": second,
+            "cells": len(places),
+            "best_of_the_others": dict(rivals),
+        },
     )
 
 

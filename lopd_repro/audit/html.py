@@ -24,10 +24,10 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff; m
 h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 nav a { margin-right: 1rem; } a { color: #0b4f8a; }
 p, li { max-width: 46rem; }
-.scroll { overflow-x: auto; margin: 1rem 0 .4rem; }
+.scroll { overflow-x: auto; margin: .3rem 0 .4rem; }
 table { border-collapse: separate; border-spacing: 0; font-size: .88rem;
   font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
+.caption { font-weight: 600; margin: 1.4rem 0 0; }
 th, td { padding: .25rem .55rem; border-bottom: 1px solid #ddd; white-space: nowrap; }
 td { text-align: right; } th { text-align: left; font-weight: 600; }
 thead th { vertical-align: bottom; text-align: right; white-space: normal;
@@ -47,6 +47,8 @@ details.group > summary { font-weight: 600; margin: 1.2rem 0 .4rem; cursor: poin
 .entry details { font-size: .88rem; color: #333; } .entry summary { cursor: pointer; }
 .entry ul { margin: .2rem 0; padding-left: 1.2rem; } .entry li { max-width: none; }
 :target { outline: 2px solid #0b4f8a; outline-offset: 2px; }
+@media (max-width: 40rem) {
+  .stick { white-space: normal; overflow-wrap: normal; max-width: 11rem; } }
 @media print { .scroll { overflow: visible; } }
 """
 
@@ -111,7 +113,8 @@ def _grid(grid: Grid) -> str:
             + "</ul>"
         )
     return (
-        f'<div class="scroll" tabindex="0"><table><caption>{escape(grid.caption)}</caption>'
+        f'<p class="caption">{escape(grid.caption)}</p><div class="scroll" tabindex="0">'
+        f'<table aria-label="{escape(grid.caption)}">'
         f"<thead>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>{notes}"
     )
 
@@ -141,7 +144,10 @@ def _group(group: Group) -> str:
 
 def _entry(entry: Entry) -> str:
     lines = "".join(f"<li>{escape(line)}</li>" for line in entry.lines)
-    detail = f"<details><summary>arithmetic</summary><ul>{lines}</ul></details>" if lines else ""
+    opened = " open" if entry.open else ""
+    detail = (
+        f"<details{opened}><summary>arithmetic</summary><ul>{lines}</ul></details>" if lines else ""
+    )
     return (
         f'<div class="entry" id="{entry.anchor}"><span class="chip {entry.css}">'
         f"{escape(entry.chip)}</span>{escape(entry.title)}{detail}</div>"

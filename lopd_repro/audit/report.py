@@ -366,6 +366,7 @@ def _finding_entry(name: str, finding: Finding) -> Entry:
         finding.severity.value,
         finding.statement,
         tuple(lines),
+        finding.severity is Severity.CONTRADICTION,
     )
 
 
@@ -394,4 +395,5 @@ def _claim_entry(item: Judged, second: str) -> Entry:
         VERDICT_CSS[item.verdict],
         item.claim.statement,
         tuple(lines),
+        item.verdict is Verdict.CONTRADICTED,
     )

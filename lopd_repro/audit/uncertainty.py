@@ -409,10 +409,10 @@ def _sign_finding(sampling: Sampling, result: FamilyResult) -> Finding | None:
         Severity.CAUTION,
         tuple(c.cell.ref for c in decided),
         f"{result.family.title}: {wins} of {len(decided)} signs favour {result.family.method} "
-        f"(sign test p = {p:.2g}). "
+        f"(sign test p = {p:.3g}). "
         + (
             f"That is weaker than it looks: the {len(decided)} comparisons come from "
-            f"{len(units)} trained models, and counted by model the p is {p_models:.2g}."
+            f"{len(units)} trained models, and counted by model the p is {p_models:.3g}."
             if len(units) < len(decided)
             else "Each comparison is taken as one trained model."
         ),
