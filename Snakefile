@@ -25,6 +25,7 @@ for method_rules in sorted(Path(workflow.basedir, "baselines").glob("*.smk")):
 
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/audit.smk"
 
 
 rule all:
@@ -32,3 +33,5 @@ rule all:
     input:
         f"{RESULTS}/table1.csv",
         f"{RESULTS}/controls.csv",
+        f"{RESULTS}/audit/report.html",
+        f"{RESULTS}/audit_reproduced/report.html",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -27,6 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="lopd-repro", description=__doc__)
     names = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # Must be set before numerical libraries load: more threads a process only get in the way of
+    # the other jobs, and change the last bits of sums.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     chosen = next((a for a in arguments if not a.startswith("-")), None)
     module = None
     for name, (path, summary) in COMMANDS.items():

@@ -1,0 +1,40 @@
+# Two commands: `make table1` and `make test`. Both build the locked environment first.
+VENV ?= .venv
+PYTHON ?= python3
+CONFIG ?= config/tiny.yaml
+BIN := $(VENV)/bin
+RUN := PATH="$(abspath $(BIN)):$$PATH"
+
+.PHONY: table1 all audit test check environment clean
+.DEFAULT_GOAL := table1
+
+table1: environment
+	$(RUN) snakemake --cores all --configfile $(CONFIG) results/table1.csv
+
+all: environment
+	$(RUN) snakemake --cores all --configfile $(CONFIG) all
+
+audit: environment
+	$(RUN) snakemake --cores all results/audit/report.html
+
+test: environment
+	$(RUN) pytest
+
+check: environment
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+	$(RUN) snakefmt --check Snakefile workflow baselines
+	$(RUN) snakemake --lint
+
+environment: $(VENV)/installed
+
+$(VENV)/installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 13) else "PYTHON: found %d.%d, allowed: 3.11 or 3.12, as in make PYTHON=python3.11" % sys.version_info[:2])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV) .snakemake results
