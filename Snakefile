@@ -15,6 +15,7 @@ RESULTS = config["results"]
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
+include: "workflow/rules/demonstrations.smk"
 include: "workflow/rules/train.smk"
 
 

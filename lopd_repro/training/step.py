@@ -100,7 +100,8 @@ class Stepper:
     def step(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
         """Update once; returns the step's metrics.
 
-        A step without any supervised token changes nothing and is counted in `empty_batches`.
+        A step without any supervised token, or whose losses are all free of the policy (nothing
+        to distil), changes nothing and is counted in `empty_batches`.
         `forwarded_student` and `forwarded_teacher` count the tokens that scoring reads.
         """
         usable = [t for t in trajectories if t.n_sampled]
@@ -112,17 +113,21 @@ class Stepper:
         )
         metrics["tokens"] = totals.tokens
         metrics["distilled_tokens"] = distilled_totals.tokens
-        metrics["empty_batches"] = float(not usable)
         metrics["loss"] = 0.0
+        metrics["empty_batches"] = 1.0
         self._forwarded = dict.fromkeys(self._forwarded, 0)
         if usable:
             self._set_rate()
             self._zero_grad()
-            for part in _micro_batches(len(usable), self.settings.micro_batch):
+            trained = [
                 self._accumulate(usable, prepared, part, totals, distilled_totals, metrics)
-            with self.clock.phase("optimiser"):
-                metrics.update(self._update())
-            self.teacher.update()
+                for part in _micro_batches(len(usable), self.settings.micro_batch)
+            ]
+            if any(trained):
+                metrics["empty_batches"] = 0.0
+                with self.clock.phase("optimiser"):
+                    metrics.update(self._update())
+                self.teacher.update()
         self.steps_done += 1
         metrics.update({f"forwarded_{who}": float(n) for who, n in self._forwarded.items()})
         metrics.update(self.method.after_step(metrics))
@@ -136,19 +141,23 @@ class Stepper:
         totals: Totals,
         distilled_totals: Totals,
         metrics: dict[str, float],
-    ) -> None:
+    ) -> bool:
+        """Add a micro-batch's gradient; False if its loss has none."""
         chosen = [usable[i] for i in part]
         batch = self._build(chosen, prepared, part, totals, distilled_totals)
         with self.clock.phase("loss"):
             loss = self.method.loss(batch)
         if not bool(torch.isfinite(loss.value)):
-            raise FloatingPointError(f"method {self.method.name}: the loss is {float(loss.value)}")
+            found = float(loss.value.detach())
+            raise FloatingPointError(f"method {self.method.name}: the loss is {found}")
         metrics["loss"] += float(loss.value.detach())
         for name, value in loss.sums.items():
             metrics[name] = metrics.get(name, 0.0) + value
-        if loss.value.requires_grad:
-            with self.clock.phase("backward"):
-                loss.value.backward()
+        if not loss.value.requires_grad:
+            return False
+        with self.clock.phase("backward"):
+            loss.value.backward()
+        return True
 
     def _build(
         self,

@@ -24,6 +24,11 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
         }
     if job == "bank":
         return {**shared, "bank": config["bank"], "retrieval": config["retrieval"]}
+    if job == "demonstrations":
+        threshold = config["bank"]["threshold"]
+        return {**shared, "demonstrations": {**config["demonstrations"], "threshold": threshold}}
+    if job == "skills":
+        return {**shared, "skills": config["skills"]}
     if job == "cold_start":
         own = config["cold_start"]
         return {

@@ -20,6 +20,8 @@ METHOD_FILES = {
     "bank": rules.bank.output.bank,
     "retrieved": rules.bank.output.retrieved,
     "composer": rules.cold_start.output.composer,
+    "demonstrations": rules.demonstrations.output.pool,
+    "skills": rules.skills.output.skills,
 }
 
 
