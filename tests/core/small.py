@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +17,9 @@ from lopd_repro.models.tiny_tokenizer import EOS, build_tokenizer
 from lopd_repro.rollout.domain import Opening, TurnOutcome
 from lopd_repro.rollout.engine import OnTurns, Prompt, SamplingParams, Turn
 from lopd_repro.rollout.episodes import Trajectory
+from lopd_repro.training.method import load_method
 
+GRPO: Any = load_method(Path(__file__).resolve().parents[2] / "baselines" / "grpo.py")
 KINDS = ("qwen3", "olmo3", "llama")
 
 torch.set_num_threads(1)
