@@ -30,7 +30,7 @@ from lopd_repro.data.tiny import (
     sample_task,
 )
 from lopd_repro.models.chat import ChatCodec
-from lopd_repro.rollout.heads import PLACES, TextContext, build_head
+from lopd_repro.rollout.heads import TextContext, build_head
 from lopd_repro.rollout.tool_use import ToolPrompts, tool_opening
 
 
@@ -50,7 +50,8 @@ class CorpusSettings:
 
     The shares of documents with a reference of the same task, of the same family, and of any
     family; the rest has none. follow: how often the demonstrator follows a same-task or
-    same-family reference.
+    same-family reference. in_system: share of references at the end of the system message instead
+    of the first user message; a mixture makes reading them come much later in training.
     """
 
     documents: int = 8000
@@ -58,6 +59,7 @@ class CorpusSettings:
     same_family: float = 0.32
     any_family: float = 0.08
     follow: float = 0.95
+    in_system: float = 0.0
     noise: dict[str, float] = field(default_factory=dict)
     reference_before: str = ""
     reference_after: str = ""
@@ -247,8 +249,8 @@ def _document(
     context = None
     if shown is not None:
         text = settings.reference_before + lite_trace(shown.calls) + settings.reference_after
-        # Methods put their text at either place, so the model has to read both.
-        context = TextContext(text, rng.choice(PLACES))
+        in_system = settings.in_system > 0 and rng.random() < settings.in_system
+        context = TextContext(text, "end_of_system" if in_system else "end_of_first_user")
     head = build_head(codec, tool_opening(task, environment(domain.name), prompts), context)
     ids = list(head.head.ids)
     assistant = [False] * len(ids)
