@@ -149,7 +149,7 @@ class LOPD(Method):
         """Eq. 13, as the policy's term plus the composer's term."""
         s = self.settings
         if batch.teacher is None:
-            return Loss(batch.student.hidden.sum() * 0.0)
+            return Loss(batch.student.hidden.new_zeros(()))
         tokens, row = batch.tokens[batch.distilled], batch.row[batch.distilled]
         n_rows, totals = len(batch.trajectories), batch.distilled_totals
         teacher_top, support = batch.teacher.topk(int(s["top_m"]))
