@@ -15,6 +15,12 @@ COMMANDS = {
     "base-model": ("lopd_repro.commands.base_model", "train a tiny backbone from scratch"),
     "import-smol": ("lopd_repro.commands.import_smol", "SmolLM2-135M from its package"),
     "bank": ("lopd_repro.commands.bank", "experience bank and retrieval of a backbone"),
+    "demonstrations": (
+        "lopd_repro.commands.demonstrations",
+        "pool of verified trajectories for SDFT and OPSD",
+    ),
+    "skills": ("lopd_repro.commands.skills", "first skills of Skill-SD from base rollouts"),
+    "new-baseline": ("lopd_repro.commands.new_baseline", "start a baseline: a method and its rule"),
     "cold-start": ("lopd_repro.commands.cold_start", "train the latent context composer"),
     "train": ("lopd_repro.commands.train", "train one method with one seed"),
     "evaluate": ("lopd_repro.commands.evaluate", "score one run on the test split"),
