@@ -59,19 +59,20 @@ class Retriever:
     def search(self, queries: Sequence[tuple[str, str]]) -> list[list[Hit]]:
         """Hits for (task id, task text) queries, best first, at most `depth` each.
 
-        Equal scores are ordered by place in the bank; fewer hits than asked for come back when
+        Equal scores (to five digits) are ordered by place in the bank; fewer hits than asked for come back when
         the bank is smaller.
         """
         if not queries:
             return []
         texts = [self._settings.query_prompt + text for _, text in queries]
-        # All scores, so that ties and excluded entries never shorten or reorder a list.
+        # All scores, so that ties and excluded entries never shorten or reorder a list. Equal texts
+        # embedded in different batches differ in the last bits, hence the rounding.
         scores, places = self._index.search(self._embedder.embed(texts), len(self._bank))
         results = []
         for (task_id, _), row, found in zip(queries, scores, places, strict=True):
             order = sorted(
                 ((float(s), int(p)) for s, p in zip(row, found, strict=True) if p >= 0),
-                key=lambda pair: (-pair[0], pair[1]),
+                key=lambda pair: (-round(pair[0], 5), pair[1]),
             )
             hits = [
                 Hit(self._bank[p].experience_id, s)
