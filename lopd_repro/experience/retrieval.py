@@ -59,8 +59,8 @@ class Retriever:
     def search(self, queries: Sequence[tuple[str, str]]) -> list[list[Hit]]:
         """Hits for (task id, task text) queries, best first, at most `depth` each.
 
-        Equal scores (to five digits) are ordered by place in the bank; fewer hits than asked for come back when
-        the bank is smaller.
+        Equal scores (to five digits) are ordered by place in the bank; fewer hits than asked for
+        come back when the bank is smaller.
         """
         if not queries:
             return []
