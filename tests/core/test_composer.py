@@ -75,7 +75,9 @@ def test_gradients_reach_the_whole_composer_and_nothing_else() -> None:
     for parameter in composer.parameters():
         assert parameter.grad is not None and float(parameter.grad.abs().max()) > 0
     own = {id(p) for p in composer.parameters()}
-    assert all(p.grad is None for p in [*model.parameters(), *start.parameters()] if id(p) not in own)
+    assert all(
+        p.grad is None for p in [*model.parameters(), *start.parameters()] if id(p) not in own
+    )
 
 
 def test_what_is_frozen_stays_frozen_through_an_encoding() -> None:
@@ -113,9 +115,7 @@ def test_latents_start_at_the_asked_scale() -> None:
         shape = dataclasses.replace(SHAPE, latent_scale=scale)
         composer = Composer(frozen(), tokenizer(), shape, 0, "composer")
         size = composer.encode(PAIRS).detach().square().mean().sqrt()
-        assert float(size) == pytest.approx(
-            expected, rel=1e-3
-        )
+        assert float(size) == pytest.approx(expected, rel=1e-3)
     for bad in ({"latent_scale": "big"}, {"n_latents": 0}):
         with pytest.raises(UserError, match="composer"):
             ComposerSettings(**bad)  # type: ignore[arg-type]
@@ -130,9 +130,7 @@ def test_a_saved_composer_is_the_same_composer(tmp_path: Path) -> None:
     assert not torch.equal(second.encode(PAIRS), first.encode(PAIRS))
     second.load(tmp_path / "c.safetensors")
     assert torch.equal(second.encode(PAIRS), first.encode(PAIRS))
-    other = Composer(
-        frozen(), tokenizer(), dataclasses.replace(shape, n_latents=4), 0, "three"
-    )
+    other = Composer(frozen(), tokenizer(), dataclasses.replace(shape, n_latents=4), 0, "three")
     with pytest.raises(UserError, match="do not fit"):
         other.load(tmp_path / "c.safetensors")
 
@@ -199,7 +197,11 @@ def test_unrelated_pairing_draws_from_other_groups() -> None:
 
 def make_source(model: Any, **options: Any) -> LatentSource:
     return LatentSource(
-        make_composer(model, **options), BANK, RETRIEVED, ScriptDomain().task_text, Framing("<", ">")
+        make_composer(model, **options),
+        BANK,
+        RETRIEVED,
+        ScriptDomain().task_text,
+        Framing("<", ">"),
     )
 
 
@@ -252,8 +254,11 @@ def test_the_cold_start_loss_is_the_mean_of_trajectory_means() -> None:
         assert latents is not None
         opening = domain.opening(entry.task_id)
         text = coder.render(
-            [{"role": "system", "content": opening.system},
-             {"role": "user", "content": opening.user + "<|S|>"}], None
+            [
+                {"role": "system", "content": opening.system},
+                {"role": "user", "content": opening.user + "<|S|>"},
+            ],
+            None,
         )
         left, right = text.split("|S|")
         table = model.get_input_embeddings().weight

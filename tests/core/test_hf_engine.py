@@ -133,7 +133,9 @@ def test_log_probs_are_those_of_a_fresh_forward_pass(kind: str) -> None:
         for place, own, own_raw in zip(sampled, logp, raw, strict=True):
             before, token = logits[place - 1], ids[place]
             assert own_raw == pytest.approx(float(before.log_softmax(-1)[token]), abs=2e-5)
-            assert own == pytest.approx(math.log(reference_filter(before, sampling)[token]), abs=1e-4)
+            assert own == pytest.approx(
+                math.log(reference_filter(before, sampling)[token]), abs=1e-4
+            )
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "olmo3"])

@@ -84,7 +84,9 @@ def two_passes(method: LOPD, reduction: str) -> tuple[dict[str, torch.Tensor], l
         distances = [s.mean() for s in squares]
     else:
         distances = [
-            s.mean() / b.square().mean() for s, b in zip(squares, start, strict=True) if b is not None
+            s.mean() / b.square().mean()
+            for s, b in zip(squares, start, strict=True)
+            if b is not None
         ]
     anchor = torch.stack(distances).mean()
     kl = (tail_kl(old_top, teacher.gather(-1, support)) * weight).sum()
@@ -161,7 +163,12 @@ def test_a_frozen_composer_stays(tmp_path: Path) -> None:
 def test_the_dual_variable_rises_below_the_margin_and_falls_above_it(tmp_path: Path) -> None:
     method = lopd(tmp_path, beta_start=0.1, eta=0.5, margin=0.05)
     # beta + 0.5 * (0.05 - delta), at least 0
-    for delta, before, after in ((-0.15, 0.1, 0.2), (0.05, 0.2, 0.2), (0.25, 0.2, 0.1), (9, 0.1, 0)):
+    for delta, before, after in (
+        (-0.15, 0.1, 0.2),
+        (0.05, 0.2, 0.2),
+        (0.25, 0.2, 0.1),
+        (9, 0.1, 0),
+    ):
         assert method.after_step({"delta": delta})["beta"] == pytest.approx(before)
         assert method.beta == pytest.approx(after)
     assert method.after_step({})["beta"] == 0.0 and method.beta == 0.0

@@ -48,7 +48,9 @@ def test_scores_are_flat_over_the_supervised_tokens_in_order(kind: str) -> None:
 def test_padding_and_neighbours_have_no_effect() -> None:
     model = make_model(dtype=torch.float64)
     together = score(model, BUILT, CASES, PAD).log_probs()
-    alone = torch.cat([score(model, [h], [c], PAD).log_probs() for h, c in zip(BUILT, CASES, strict=True)])
+    alone = torch.cat(
+        [score(model, [h], [c], PAD).log_probs() for h, c in zip(BUILT, CASES, strict=True)]
+    )
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-12)
     other_pad = score(model, BUILT, CASES, 17).log_probs()
     torch.testing.assert_close(together, other_pad, rtol=0, atol=1e-12)
@@ -85,7 +87,9 @@ def test_known_embeddings_in_the_span_score_like_their_tokens(kind: str) -> None
         ids[start:stop] = [PAD] * (stop - start)
         hidden.append(BuiltHead(Head(tuple(ids), (start, stop)), table[list(head[start:stop])]))
     plain = score(model, BUILT, CASES, PAD).log_probs()
-    torch.testing.assert_close(score(model, hidden, CASES, PAD).log_probs(), plain, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        score(model, hidden, CASES, PAD).log_probs(), plain, atol=1e-5, rtol=0
+    )
     mixed = score(model, [BUILT[0], hidden[1], BUILT[2]], CASES, PAD).log_probs()
     torch.testing.assert_close(mixed, plain, atol=1e-5, rtol=0)
 

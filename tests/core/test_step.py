@@ -35,7 +35,9 @@ class Distil(Method):
 
     @property
     def teacher(self) -> TeacherSpec:
-        return TeacherSpec(self.settings["teacher"], 0.5 if self.settings["teacher"] == "ema" else 0)
+        return TeacherSpec(
+            self.settings["teacher"], 0.5 if self.settings["teacher"] == "ema" else 0
+        )
 
     def prepare(self, trajectories: Sequence[Trajectory]) -> Preparation:
         return Preparation([t.task_id != "t5" for t in trajectories])
