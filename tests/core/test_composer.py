@@ -118,7 +118,7 @@ def test_latents_start_at_the_asked_scale() -> None:
         assert float(size) == pytest.approx(expected, rel=1e-3)
     for bad in ({"latent_scale": "big"}, {"n_latents": 0}):
         with pytest.raises(UserError, match="composer"):
-            ComposerSettings(**bad)  # type: ignore[arg-type]
+            ComposerSettings(**bad)
 
 
 def test_a_saved_composer_is_the_same_composer(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_bank_keeps_distinct_successes_up_to_a_number() -> None:
     ]
     assert kept[0].document == "task a\n1. ab\n2. cd"
     assert list(kept[0].tail) == given[1].tail and list(kept[0].supervised) == given[1].supervised
-    with pytest.raises(UserError, match="none of 2 rollouts reached a reward of 1.0"):
+    with pytest.raises(UserError, match=r"none of 2 rollouts reached a reward of 1\.0"):
         build_bank(given[:2], ScriptDomain(), 1.0, 2)
 
 
@@ -159,7 +159,9 @@ def test_embedders_give_unit_rows_that_find_their_own_text(embedder: Any) -> Non
 
 
 def test_a_zero_row_stays_zero() -> None:
-    np.testing.assert_array_equal(unit_rows([[0, 0], [3, 4]]), np.float32([[0, 0], [0.6, 0.8]]))
+    np.testing.assert_array_equal(
+        unit_rows([[0, 0], [3, 4]]), np.array([[0, 0], [0.6, 0.8]], np.float32)
+    )
 
 
 def test_unknown_embedders_are_refused() -> None:

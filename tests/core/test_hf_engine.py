@@ -65,7 +65,8 @@ def play(
 
 def positions(prompt: Prompt, turns: list[Turn]) -> tuple[list[int], list[int]]:
     """All ids of an episode, and the places of the sampled ones among them."""
-    ids, sampled = list(prompt.ids), []
+    ids = list(prompt.ids)
+    sampled: list[int] = []
     for n, turn in enumerate(turns):
         ids += GLUE if n else []
         sampled += range(len(ids), len(ids) + len(turn.ids))
@@ -291,7 +292,7 @@ def test_what_the_engine_refuses_and_leaves_alone() -> None:
         HFEngine(eager, end_ids(), PAD)
     for bad in ({"temperature": -1.0}, {"top_p": 0.0}, {"top_k": -1}, {"max_turn_tokens": 0}):
         with pytest.raises(UserError, match="sampling"):
-            SamplingParams(**bad)  # type: ignore[arg-type]
+            SamplingParams(**bad)
 
 
 def test_new_weights_are_sampled_from_at_once() -> None:

@@ -80,7 +80,7 @@ def test_demonstrations_succeed_and_become_a_bank(domain: ToolUseDomain) -> None
 
 def test_a_budget_that_ends_mid_episode_scores_by_the_step_cap(domain: ToolUseDomain) -> None:
     coder = codec()
-    first = [t.text for t in demonstration(TASKS.tasks[NAMES[0]]).turns if t.role == "assistant"][0]
+    first = demonstration(TASKS.tasks[NAMES[0]]).turns[0].text
     ids = [*coder.encode(first), coder.eos_ids[0]]
     engine = ScriptedEngine(lambda _, n: (ids, "eos"))
     tight = SamplingParams(max_turn_tokens=60, max_tail_tokens=len(ids) + 2)

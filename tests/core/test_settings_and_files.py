@@ -83,7 +83,7 @@ def test_the_settings_option(tmp_path: Path) -> None:
             read_settings(bad)
 
 
-ROWS = [{"b": 1, "a": "x\u2028y"}, {"c": [1.5, None]}, {}]
+ROWS: list[dict[str, Any]] = [{"b": 1, "a": "x\u2028y"}, {"c": [1.5, None]}, {}]
 
 
 def test_rows_come_back_with_their_footer(tmp_path: Path) -> None:

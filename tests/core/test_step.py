@@ -156,7 +156,8 @@ def test_grpo_gradient_is_the_policy_gradient_of_the_advantages() -> None:
 def method_of(name: str, folder: Path, settings: dict[str, Any] | None = None) -> Method:
     given = settings or {}
     if name == "grpo":
-        return GRPO(given, resources())
+        grpo: Method = GRPO(given, resources())
+        return grpo
     if name == "distil":
         return Distil({"text": " tea", **given}, resources())
     lopd = LOPD({"beta_start": 0.7, "composer_clip": 1e9, **given}, resources(folder=folder))
@@ -188,8 +189,8 @@ def test_micro_batches_do_not_change_the_update(name: str, averaging: str, tmp_p
     assert largest(found) > 1e-3
     for metrics, other in results[1:]:
         assert metrics.keys() == whole.keys()
-        for key, value in whole.items():
-            assert metrics[key] == pytest.approx(value, rel=1e-4, abs=1e-6), key
+        for key, number in whole.items():
+            assert metrics[key] == pytest.approx(number, rel=1e-4, abs=1e-6), key
         for key, value in found.items():
             torch.testing.assert_close(other[key], value, rtol=1e-3, atol=1e-5 * largest(found))
 
