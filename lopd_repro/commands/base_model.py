@@ -50,6 +50,16 @@ from lopd_repro.training.checkpoint import save_model
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
 
 
+CORPUS_PROMPTS = (
+    "reference_before",
+    "reference_after",
+    "skill_works",
+    "skill_avoid",
+    "skill_workflow",
+    "skill_after",
+)
+
+
 @dataclass(frozen=True)
 class Gate:
     """What the finished base model must show on validation tasks, and how long to try."""
@@ -83,8 +93,7 @@ def run(args: argparse.Namespace) -> int:
         CorpusSettings,
         {
             **settings["corpus"],
-            "reference_before": prompts.reference_before,
-            "reference_after": prompts.reference_after,
+            **{name: getattr(prompts, name) for name in CORPUS_PROMPTS},
         },
         "base_model.corpus",
     )

@@ -51,7 +51,8 @@ class CorpusSettings:
     The shares of documents with a reference of the same task, of the same family, and of any
     family; the rest has none. follow: how often the demonstrator follows a same-task or
     same-family reference. in_system: share of references at the end of the system message instead
-    of the first user message; a mixture makes reading them come much later in training.
+    of the first user message; a mixture makes reading them come much later in training. as_skill:
+    share of references framed as a skill, with lists of calls to make and to avoid before them.
     """
 
     documents: int = 8000
@@ -60,9 +61,14 @@ class CorpusSettings:
     any_family: float = 0.08
     follow: float = 0.95
     in_system: float = 0.0
+    as_skill: float = 0.0
     noise: dict[str, float] = field(default_factory=dict)
     reference_before: str = ""
     reference_after: str = ""
+    skill_works: str = ""
+    skill_avoid: str = ""
+    skill_workflow: str = ""
+    skill_after: str = ""
 
 
 @dataclass(frozen=True)
@@ -249,6 +255,8 @@ def _document(
     context = None
     if shown is not None:
         text = settings.reference_before + lite_trace(shown.calls) + settings.reference_after
+        if settings.as_skill > 0 and rng.random() < settings.as_skill:
+            text = _as_skill(shown, settings, rng)
         in_system = settings.in_system > 0 and rng.random() < settings.in_system
         context = TextContext(text, "end_of_system" if in_system else "end_of_first_user")
     head = build_head(codec, tool_opening(task, environment(domain.name), prompts), context)
@@ -264,6 +272,23 @@ def _document(
             ids += glue
             assistant += [False] * len(glue)
     return Document(tuple(ids), tuple(assistant))
+
+
+def _as_skill(shown: Episode, settings: CorpusSettings, rng: random.Random) -> str:
+    """A reference framed as Skill-SD's skills are; what to avoid is some of the other steps."""
+    made = [call.tool for call in shown.calls]
+    domain = DOMAINS[_domain_of(shown.task.env_id)]
+    others = [tool for tool in (*domain.pre_steps, *domain.post_steps) if tool not in made]
+    avoided = rng.sample(others, rng.randint(0, min(3, len(others))))
+    return (
+        settings.skill_works
+        + ", ".join(made)
+        + settings.skill_avoid
+        + (", ".join(avoided) or "-")
+        + settings.skill_workflow
+        + lite_trace(shown.calls)
+        + settings.skill_after
+    )
 
 
 def _domain_of(env_id: str) -> str:
