@@ -49,7 +49,6 @@ from lopd_repro.settings import build
 from lopd_repro.training.checkpoint import save_model
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
 
-
 CORPUS_PROMPTS = (
     "reference_before",
     "reference_after",
