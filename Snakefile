@@ -5,7 +5,10 @@ from snakemake.utils import min_version, validate
 min_version("9.0")
 
 
-configfile: "config/tiny.yaml"
+# A configuration given on the command line stands alone: none of the default's keys show through.
+if not config:
+
+    configfile: "config/tiny.yaml"
 
 
 validate(config, "config/schema.yaml")

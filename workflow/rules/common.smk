@@ -1,6 +1,7 @@
 """Helpers of the rules: slices of the configuration, source digests, the registry of methods."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -30,6 +31,12 @@ def settings(job, name=None):
 def source(module, *files):
     """Digest of the project's source that a command can import, and of further files."""
     return sources.digest(Path(workflow.basedir), module, files)
+
+
+def backbones(kind):
+    """Pattern of the backbones that come from one kind of source; matches nothing if none does."""
+    names = [n for n, b in config["backbones"].items() if b["source"] == kind]
+    return "|".join(map(re.escape, names)) or "(?!)"
 
 
 def run_folder(method, domain="tool_use"):

@@ -33,6 +33,8 @@ rule base_model:
         f"{RESULTS}/logs/base_model/{{backbone}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/base_model/{{backbone}}.tsv"
+    wildcard_constraints:
+        backbone=backbones("tiny"),
     conda:
         "../envs/lopd_repro.yaml"
     params:
@@ -41,6 +43,25 @@ rule base_model:
     shell:
         "python -m lopd_repro base-model --settings {params.settings:q} --splits {input.splits:q}"
         " --out {output.model:q} --report {output.report:q} > {log:q} 2>&1"
+
+
+rule import_smollm2:
+    output:
+        model=directory(f"{RESULTS}/backbones/{{backbone}}/model"),
+        report=f"{RESULTS}/backbones/{{backbone}}/report.json",
+    log:
+        f"{RESULTS}/logs/import_smollm2/{{backbone}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/import_smollm2/{{backbone}}.tsv"
+    wildcard_constraints:
+        backbone=backbones("smollm2-package"),
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        source=source("lopd_repro.commands.import_smol"),
+    shell:
+        "python -m lopd_repro import-smol --out {output.model:q} --report {output.report:q}"
+        " > {log:q} 2>&1"
 
 
 rule bank:
