@@ -22,7 +22,10 @@ from lopd_repro.stats import ucb1_scores
 
 @dataclass(frozen=True)
 class Attempt:
-    """A finished rollout as a writer reads it: names of the calls that ran, trace, reward."""
+    """A finished rollout as a writer reads it: names of the calls that ran, trace, reward.
+
+    Single-turn domains have no calls; their trace is the answer.
+    """
 
     calls: tuple[str, ...]
     trace: str
@@ -65,8 +68,8 @@ class OfflineWriter:
     """
 
     def write(self, task: str, attempts: Sequence[Attempt]) -> Skill | None:
-        """A skill from the attempts that ran a call and have a reward."""
-        valid = [a for a in attempts if a.calls and not math.isnan(a.reward)]
+        """A skill from the attempts that have a trace and a reward."""
+        valid = [a for a in attempts if a.trace and not math.isnan(a.reward)]
         if not valid:
             return None
         top = max(a.reward for a in valid)
@@ -83,7 +86,7 @@ def attempts_of(trajectories: Iterable[Trajectory], domain: Domain) -> list[Atte
     """Rollouts of one task as a writer reads them."""
     return [
         Attempt(
-            tuple(str(r["name"]) for r in t.records if r.get("executed")),
+            tuple(str(r["name"]) for r in t.records if r.get("executed") and "name" in r),
             domain.trace(t.records),
             t.reward,
         )
