@@ -6,7 +6,7 @@ min_version("9.0")
 
 
 # A configuration given on the command line stands alone: none of the default's keys show through.
-if not config:
+if "scale" not in config:
 
     configfile: "config/tiny.yaml"
 

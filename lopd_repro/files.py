@@ -106,4 +106,3 @@ def digest_json(value: Any) -> str:
 def digest_file(path: Path | str) -> str:
     """SHA-256 of a file's bytes."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-

@@ -52,9 +52,9 @@ def sdpo(entry: dict[str, Any], path: Path) -> Outcome:
     data.check("per_token_loss", per_token)
     keep = data.tensor("self_distillation_mask").unsqueeze(-1)
     where = flat(data.tensor("response_mask") * keep)
-    tokens = max(where.row.numel(), 1)
+    count = max(where.row.numel(), 1)
     mode = settings["loss_agg_mode"]
-    loss = verl_aggregate(where.take(per_token), where, mode, tokens=tokens)
+    loss = verl_aggregate(where.take(per_token), where, mode, tokens=count)
     _backward(loss)
     data.check("loss", loss)
     data.check_grad("grad_student_logits", logits)

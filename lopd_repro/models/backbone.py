@@ -90,3 +90,11 @@ def lm_head(model: Any) -> torch.Tensor:
         raise UserError("backbone: an output projection with a bias is not supported")
     weight: torch.Tensor = head.weight
     return weight
+
+
+def fits_window(model: Any, length: int) -> bool:
+    """Whether every layer of the model attends to all of `length` tokens."""
+    window = getattr(model.config, "sliding_window", None)
+    if window is None or not getattr(model.config, "use_sliding_window", True):
+        return True
+    return length <= int(window)

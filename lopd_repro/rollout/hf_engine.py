@@ -9,13 +9,15 @@ have ended are dropped from the batch once half of it has.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from lopd_repro.errors import UserError
+from lopd_repro.models.backbone import fits_window
+from lopd_repro.models.padding import distinct, left_pad
 from lopd_repro.rollout.engine import OnTurns, Prompt, SamplingParams, Turn
 from lopd_repro.rollout.kv_cache import GrowingCache
 from lopd_repro.rollout.sampling import draw, uniforms_for
@@ -60,11 +62,6 @@ class HFEngine:
                 f"engine hf: found attention implementation {attention!r}, allowed: sdpa (the "
                 "engine's boolean masks mean something else to others)"
             )
-        window = getattr(model.config, "sliding_window", None)
-        if window is not None and getattr(model.config, "use_sliding_window", True):
-            self._window: int | None = int(window)
-        else:
-            self._window = None
         self.model = model
 
     def reset_cache(self) -> None:
@@ -91,7 +88,7 @@ class HFEngine:
             for index, prompt in chunk
         ]
         cache = GrowingCache()
-        logits, mask = self._prefill([prompt for _, prompt in chunk], longest, cache)
+        logits, mask = self._prefill([prompt for _, prompt in chunk], cache)
         positions = mask.sum(-1)
         while True:
             self._advance(rows, logits, sampling, on_turns)
@@ -115,34 +112,30 @@ class HFEngine:
             positions = positions + 1
 
     def _prefill(
-        self, prompts: list[Prompt], longest: int, cache: GrowingCache
+        self, prompts: list[Prompt], cache: GrowingCache
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        device = self.model.device
-        ids = torch.full((len(prompts), longest), self.pad_id)
-        mask = torch.zeros(len(prompts), longest, dtype=torch.bool)
-        for i, prompt in enumerate(prompts):
-            ids[i, longest - len(prompt.ids) :] = torch.tensor(prompt.ids)
-            mask[i, longest - len(prompt.ids) :] = True
-        ids, mask = ids.to(device), mask.to(device)
-        embeddings = self.model.get_input_embeddings()(ids)
-        for i, prompt in enumerate(prompts):
+        """Run each different prompt once; logits `[B, vocabulary]` and mask `[B, W]` of all."""
+        places, index = distinct([_prompt_key(prompt) for prompt in prompts])
+        different = [prompts[place] for place in places]
+        padded = left_pad([prompt.ids for prompt in different], self.pad_id, self.model.device)
+        embeddings = self.model.get_input_embeddings()(padded.ids)
+        for i, prompt in enumerate(different):
             if prompt.embeddings is not None and prompt.span is not None:
-                offset = longest - len(prompt.ids)
-                span = slice(offset + prompt.span[0], offset + prompt.span[1])
-                embeddings[i, span] = prompt.embeddings.to(embeddings)
-        causal = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
-        # A padded query attends to itself alone, so that no softmax row is empty.
-        eye = torch.eye(longest, dtype=torch.bool, device=device)
-        attention = (causal & mask[:, None, :]) | eye
-        output = self.model(
+                start, stop = (padded.offset(len(prompt.ids)) + place for place in prompt.span)
+                embeddings[i, start:stop] = prompt.embeddings.to(embeddings)
+        logits = self.model(
             inputs_embeds=embeddings,
-            attention_mask=attention[:, None],
-            position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
+            attention_mask=padded.attention,
+            position_ids=padded.positions,
             past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
-        )
-        return output.logits[:, -1], mask
+        ).logits[:, -1]
+        if len(different) == len(prompts):
+            return logits, padded.mask
+        rows = torch.tensor(index, device=self.model.device)
+        cache.keep_rows(rows)
+        return logits[rows], padded.mask[rows]
 
     def _advance(
         self, rows: list[_Row], logits: torch.Tensor, sampling: SamplingParams, on_turns: OnTurns
@@ -192,8 +185,13 @@ class HFEngine:
                 row.tail += len(reply)
 
     def _check_window(self, length: int) -> None:
-        if self._window is not None and length > self._window:
+        if not fits_window(self.model, length):
             raise UserError(
                 f"engine hf: episodes of up to {length} tokens do not fit the model's attention "
-                f"window of {self._window}; shorten sampling.max_tail_tokens or use engine vllm"
+                f"window of {self.model.config.sliding_window}; shorten sampling.max_tail_tokens "
+                "or use engine vllm"
             )
+
+
+def _prompt_key(prompt: Prompt) -> Hashable:
+    return prompt.ids, prompt.span, None if prompt.embeddings is None else id(prompt.embeddings)

@@ -43,7 +43,7 @@ class GrowingLayer(DynamicLayer):
         return self._length
 
     def keep_rows(self, rows: torch.Tensor) -> None:
-        """Drop every batch row but these."""
+        """Keep these batch rows, in this order; a row may be named more than once."""
         if self._buffers is not None:
             keys, values = self._buffers
             self._buffers = keys[rows], values[rows]
@@ -69,7 +69,7 @@ class GrowingCache(Cache):
         super().__init__(layer_class_to_replicate=GrowingLayer)
 
     def keep_rows(self, rows: torch.Tensor) -> None:
-        """Drop every batch row but these, in every layer."""
+        """Keep these batch rows in every layer, in this order; a row may be named again."""
         for layer in self.layers:
             assert isinstance(layer, GrowingLayer)
             layer.keep_rows(rows)

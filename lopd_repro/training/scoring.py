@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 
-from lopd_repro.models.backbone import lm_head
+from lopd_repro.models.backbone import fits_window, lm_head
+from lopd_repro.models.padding import distinct
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import BuiltHead
+from lopd_repro.training.shared_heads import head_key, supervised_hidden
 
 
 class TokenScores:
@@ -53,6 +55,10 @@ class TokenScores:
         values, ids = self.log_probs().topk(min(k, self.weight.shape[0]), dim=-1)
         return values, ids
 
+    def detached(self) -> TokenScores:
+        """The same scores without any gradient."""
+        return TokenScores(self.hidden.detach(), self.weight.detach(), self.temperature)
+
     def select(self, mask: torch.Tensor) -> TokenScores:
         """Scores of the positions where `mask` `[N]` is true."""
         return TokenScores(self.hidden[mask], self.weight, self.temperature)
@@ -68,13 +74,19 @@ def score(
     """Score each trajectory's tail after its head.
 
     Gradients flow to the model's parameters and to the heads' latents as far as they require
-    them. N counts the supervised tokens of all trajectories; none gives empty scores.
+    them. N counts the supervised tokens of all trajectories; none gives empty scores. Where two
+    or more trajectories share each head on average, a head is run once (`shared_heads`).
     """
     device = model.device
     lengths = [len(h.head.ids) + len(t.tail) for h, t in zip(heads, trajectories, strict=True)]
     if not any(t.n_sampled for t in trajectories):
         weight = lm_head(model)
         return TokenScores(weight.new_zeros(0, weight.shape[1]), weight, temperature)
+    places, index = distinct([head_key(head) for head in heads])
+    if len(places) * 2 <= len(heads) and fits_window(model, max(lengths)):
+        different = [heads[place] for place in places]
+        hidden = supervised_hidden(model, different, index, trajectories, pad_id)
+        return TokenScores(hidden, lm_head(model), temperature)
     width = max(lengths)
     ids = torch.full((len(heads), width), pad_id)
     chosen = torch.zeros(len(heads), width, dtype=torch.bool)

@@ -212,14 +212,18 @@ class Stepper:
             for t, context in pairs
         ]
         self._count("teacher", heads, [t for t, _ in pairs])
-        with torch.set_grad_enabled(self.method.teacher.needs_grad):
-            return score(
+        needs_grad = self.method.teacher.needs_grad
+        with torch.set_grad_enabled(needs_grad):
+            scores = score(
                 self.teacher.model,
                 heads,
                 [t for t, _ in pairs],
                 resources.codec.pad_id,
                 self.settings.scoring_temperature,
             )
+        # Log-probabilities are computed later, when gradients are on; the output projection of a
+        # teacher that is the policy itself must not be trained through them.
+        return scores if needs_grad else scores.detached()
 
     def _count(self, who: str, heads: list[BuiltHead], chosen: list[Trajectory]) -> None:
         """Note how many tokens a forward pass reads, padding left out."""
