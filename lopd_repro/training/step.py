@@ -223,7 +223,9 @@ class Stepper:
             )
         # Log-probabilities are computed later, when gradients are on; the output projection of a
         # teacher that is the policy itself must not be trained through them.
-        return scores if needs_grad else scores.detached()
+        if needs_grad:
+            return scores
+        return TokenScores(scores.hidden, scores.weight.detach(), scores.temperature)
 
     def _count(self, who: str, heads: list[BuiltHead], chosen: list[Trajectory]) -> None:
         """Note how many tokens a forward pass reads, padding left out."""

@@ -283,6 +283,28 @@ def test_skill_sd_loss(tmp_path: Path, micro_batch: int) -> None:
     assert metrics["loss"] == pytest.approx(policy + 0.5 * total / count, rel=1e-4)
 
 
+def test_skill_sds_teacher_passes_no_gradient(tmp_path: Path) -> None:
+    """With rho = 1 at the update the gradient is that of mean(ell * log pS), ell held fixed."""
+    own = episodes((0.5, 0.5, 0.5, 0.5))[:3]
+    head = head_with("\nWorks: find_order\nAvoid: -\nReference:\n1. look", "end_of_first_user")
+    model = backbone().model
+    terms = []
+    for t in own:
+        ids = torch.tensor([x for x, s in zip(t.tail, t.supervised, strict=True) if s])
+        theirs = table(model, head, t).gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+        logits = model(input_ids=torch.tensor([[*t.head, *t.tail]])).logits[0].log_softmax(-1)
+        at = [len(t.head) - 1 + j for j, kept in enumerate(t.supervised) if kept]
+        ours = logits[at].gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+        terms.append((ours.detach() - theirs) * ours)
+    torch.cat(terms).mean().backward()
+    chosen = method("skill_sd", tmp_path, weight=1.0)
+    metrics = stepper(chosen, lr=0.0, weight_decay=0.0).step(own)
+    assert metrics["constant_groups"] == 1.0, "equal rewards: the policy loss has no gradient"
+    pairs = zip(model.named_parameters(), chosen.resources.backbone.model.parameters(), strict=True)
+    for (name, expected), found in pairs:
+        assert torch.allclose(found.grad, expected.grad, rtol=1e-3, atol=1e-5), name
+
+
 def test_skill_sds_bank_grows_after_the_step(tmp_path: Path) -> None:
     chosen: Any = method("skill_sd", tmp_path)
     metrics = stepper(chosen).step(episodes())
