@@ -55,10 +55,6 @@ class TokenScores:
         values, ids = self.log_probs().topk(min(k, self.weight.shape[0]), dim=-1)
         return values, ids
 
-    def detached(self) -> TokenScores:
-        """The same scores without any gradient."""
-        return TokenScores(self.hidden.detach(), self.weight.detach(), self.temperature)
-
     def select(self, mask: torch.Tensor) -> TokenScores:
         """Scores of the positions where `mask` `[N]` is true."""
         return TokenScores(self.hidden[mask], self.weight, self.temperature)
