@@ -32,6 +32,7 @@ class ReportSettings:
 
     scale: str
     notice: str
+    preset: str
     backbones: dict[str, Any]
     methods: dict[str, str]
     seeds: list[int]
@@ -81,6 +82,7 @@ def _write_table(
         write_text(args.problems, "".join(line + "\n" for line in lines))
     floor = noop_floor(args.results, chosen.domain, table)
     labels = {name: b["label"] for name, b in settings.backbones.items()}
+    result.choices = settings.preset
     page = (chosen, table, result, settings.notice, floor, labels)
     if args.markdown:
         write_text(args.markdown, markdown_page(*page))

@@ -138,6 +138,8 @@ def notes(layout: Layout, table: Table, floor: Mapping[str, float]) -> list[str]
     lines += [
         f"{titles[name]}: {'; '.join(sources)}." for name, sources in sorted(table.sources.items())
     ]
+    if table.choices:
+        lines.append(f"Where paper and released code differ, this run follows: {table.choices}.")
     shown = set(measured(layout, table))
     absent = [m.title for m in layout.metrics if m.name not in shown]
     if absent:

@@ -27,7 +27,7 @@ class Table:
     problems: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     sources: dict[str, list[str]] = field(default_factory=dict)
-    floor: dict[str, float] = field(default_factory=dict)
+    choices: str = ""
 
 
 def build_table(

@@ -97,6 +97,7 @@ def table_settings(methods):
         {
             "scale": config["scale"],
             "notice": config["notice"],
+            "preset": config["preset"],
             "backbones": {
                 name: {"label": b["label"], "paper_backbone": b["paper_backbone"]}
                 for name, b in config["backbones"].items()
