@@ -22,12 +22,20 @@ class TokenScores:
     """Next-token distributions at N supervised positions, computed when asked for.
 
     hidden: `[N, d]`; weight: `[vocabulary, d]`. Log-probabilities are natural, float32 or wider.
+    forwarded: tokens that the model read for them, padding left out.
     """
 
-    def __init__(self, hidden: torch.Tensor, weight: torch.Tensor, temperature: float = 1.0):
+    def __init__(
+        self,
+        hidden: torch.Tensor,
+        weight: torch.Tensor,
+        temperature: float = 1.0,
+        forwarded: int = 0,
+    ) -> None:
         self.hidden = hidden
         self.weight = weight
         self.temperature = temperature
+        self.forwarded = forwarded
         self._log_probs: torch.Tensor | None = None
 
     def __len__(self) -> int:
@@ -82,7 +90,8 @@ def score(
     if len(places) * 2 <= len(heads) and fits_window(model, max(lengths)):
         different = [heads[place] for place in places]
         hidden = supervised_hidden(model, different, index, trajectories, pad_id)
-        return TokenScores(hidden, lm_head(model), temperature)
+        read = sum(len(h.head.ids) for h in different) + sum(len(t.tail) for t in trajectories)
+        return TokenScores(hidden, lm_head(model), temperature, read)
     width = max(lengths)
     ids = torch.full((len(heads), width), pad_id)
     chosen = torch.zeros(len(heads), width, dtype=torch.bool)
@@ -98,7 +107,8 @@ def score(
         output = model.base_model(inputs_embeds=embeddings, use_cache=False)
     else:
         output = model.base_model(input_ids=ids, use_cache=False)
-    return TokenScores(output.last_hidden_state[chosen], lm_head(model), temperature)
+    hidden = output.last_hidden_state[chosen]
+    return TokenScores(hidden, lm_head(model), temperature, sum(lengths))
 
 
 def embed_with_latents(model: Any, ids: torch.Tensor, heads: Sequence[BuiltHead]) -> torch.Tensor:

@@ -172,10 +172,10 @@ class Stepper:
         tokens, row = (part_.to(device) for part_ in sampled_tokens(chosen))
         with self.clock.phase("student"):
             heads = [BuiltHead(Head(t.head)) for t in chosen]
-            self._count("student", heads, chosen)
             student = score(
                 self.model, heads, chosen, codec.pad_id, self.settings.scoring_temperature
             )
+        self._forwarded["student"] += student.forwarded
         with self.clock.phase("context"):
             contexts = self.method.contexts(chosen)
         kept = [context is not None for context in contexts]
@@ -211,7 +211,6 @@ class Stepper:
             build_head(resources.codec, resources.domain.opening(t.task_id), context)
             for t, context in pairs
         ]
-        self._count("teacher", heads, [t for t, _ in pairs])
         needs_grad = self.method.teacher.needs_grad
         with torch.set_grad_enabled(needs_grad):
             scores = score(
@@ -221,17 +220,12 @@ class Stepper:
                 resources.codec.pad_id,
                 self.settings.scoring_temperature,
             )
+        self._forwarded["teacher"] += scores.forwarded
         # Log-probabilities are computed later, when gradients are on; the output projection of a
         # teacher that is the policy itself must not be trained through them.
         if needs_grad:
             return scores
         return TokenScores(scores.hidden, scores.weight.detach(), scores.temperature)
-
-    def _count(self, who: str, heads: list[BuiltHead], chosen: list[Trajectory]) -> None:
-        """Note how many tokens a forward pass reads, padding left out."""
-        self._forwarded[who] += sum(
-            len(head.head.ids) + len(t.tail) for head, t in zip(heads, chosen, strict=True)
-        )
 
     def _update(self) -> dict[str, float]:
         norms: dict[str, float] = {}

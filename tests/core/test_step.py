@@ -190,7 +190,10 @@ def test_micro_batches_do_not_change_the_update(name: str, averaging: str, tmp_p
     for metrics, other in results[1:]:
         assert metrics.keys() == whole.keys()
         for key, number in whole.items():
-            assert metrics[key] == pytest.approx(number, rel=1e-4, abs=1e-6), key
+            if key.startswith("forwarded_"):  # heads are shared within a micro-batch only
+                assert metrics[key] >= number
+            else:
+                assert metrics[key] == pytest.approx(number, rel=1e-4, abs=1e-6), key
         for key, value in found.items():
             torch.testing.assert_close(other[key], value, rtol=1e-3, atol=1e-5 * largest(found))
 

@@ -32,7 +32,8 @@ rule train:
     log:
         f"{RESULTS}/logs/template/{{backbone}}/seed{{seed}}.log",
     conda:
-        "../envs/lopd_repro.yaml"
+        # Whole, since the copies in baselines/ would read a relative path from their own folder.
+        f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
     shell:
         "python -m lopd_repro train --settings {params.settings:q} --method-file {params.file:q}"
         " --seed {wildcards.seed} --splits {input.splits:q} --backbone {input.model:q}"
