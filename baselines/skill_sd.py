@@ -28,6 +28,7 @@ import torch
 from lopd_repro.errors import UserError
 from lopd_repro.experience.endpoint import ChatEndpoint, EndpointSettings
 from lopd_repro.experience.skills import (
+    PARTS,
     OfflineWriter,
     SkillBank,
     SkillWriter,
@@ -67,6 +68,7 @@ class SkillSD(Method):
         "ucb_c": math.sqrt(2.0),
         "start": "base_rollouts",
         "writer": "offline",
+        "parts": list(PARTS),
         "endpoint_url": "",
         "endpoint_model": "",
         "endpoint_key_env": "",
@@ -84,6 +86,8 @@ class SkillSD(Method):
         choice(self.name, "start", s["start"], ("base_rollouts", "empty"))
         choice(self.name, "writer", s["writer"], ("offline", "endpoint"))
         choice(self.name, "place", s["place"], PLACES)
+        for part in s["parts"]:
+            choice(self.name, "parts", part, PARTS)
         self._texts = TextContexts(
             self.name, resources, s["context_overflow"], int(s["context_limit"])
         )
@@ -184,7 +188,8 @@ class SkillSD(Method):
         if index is None:
             return None
         skill = self.bank.arms(trajectory.task_id)[index].skill
-        return TextContext(skill.text(self.resources.prompts), self.settings["place"])
+        text = skill.text(self.resources.prompts, self.settings["parts"])
+        return TextContext(text, self.settings["place"])
 
 
 METHOD = SkillSD

@@ -19,6 +19,8 @@ from lopd_repro.rollout.domain import Domain
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.stats import ucb1_scores
 
+PARTS = ("works", "avoid", "workflow")
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -40,17 +42,10 @@ class Skill:
     avoid: str
     workflow: str
 
-    def text(self, prompts: Mapping[str, str]) -> str:
-        """The skill as the teacher reads it, framed by the prompt texts `skill_*`."""
-        return (
-            prompts["skill_works"]
-            + self.works
-            + prompts["skill_avoid"]
-            + self.avoid
-            + prompts["skill_workflow"]
-            + self.workflow
-            + prompts["skill_after"]
-        )
+    def text(self, prompts: Mapping[str, str], parts: Sequence[str] = PARTS) -> str:
+        """The named parts as the teacher reads them, each after the prompt text `skill_<part>`."""
+        shown = "".join(prompts[f"skill_{part}"] + getattr(self, part) for part in parts)
+        return shown + prompts["skill_after"]
 
 
 class SkillWriter(Protocol):

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 from lopd_repro.errors import UserError
 from lopd_repro.experience.endpoint import ChatEndpoint
-from lopd_repro.experience.skills import Attempt, Skill
-
-_PARTS = ("works", "avoid", "workflow")
+from lopd_repro.experience.skills import PARTS, Attempt, Skill
 
 
 class EndpointWriter:
@@ -50,6 +48,6 @@ def parse_skill(text: str) -> Skill | None:
         found = json.loads(text[start : stop + 1])
     except ValueError:
         return None
-    if not isinstance(found, dict) or not all(isinstance(found.get(p), str) for p in _PARTS):
+    if not isinstance(found, dict) or not all(isinstance(found.get(p), str) for p in PARTS):
         return None
-    return Skill(*(found[part].strip() for part in _PARTS))
+    return Skill(*(found[part].strip() for part in PARTS))

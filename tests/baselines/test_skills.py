@@ -93,6 +93,7 @@ def test_the_skills_file_and_its_text(tmp_path: Path) -> None:
         read_skills(tmp_path / "bad.jsonl")
     prompts = {"skill_works": "+", "skill_avoid": "!", "skill_workflow": ":", "skill_after": "."}
     assert Skill("w", "a", "f").text(prompts) == "+w!a:f."
+    assert Skill("w", "a", "f").text(prompts, ["workflow"]) == ":f."
 
 
 def test_skills_of_a_model_behind_an_endpoint() -> None:
