@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--report", type=Path, required=True)
+    parser.add_argument(
+        "--no-measure", action="store_true", help="leave the latent teacher's rollouts out"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             seed,
             rows.append,
         )
-        report = _measure(p, validation, bank, source)
+        report = {} if args.no_measure else _measure(p, validation, bank, source)
         print(f"latent teacher on validation: {report}", file=sys.stderr, flush=True)
     write_jsonl(args.report.with_suffix(".jsonl"), rows)
     write_json(args.report, report)

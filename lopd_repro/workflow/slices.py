@@ -17,9 +17,11 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
         variant = config["environment"].get("variant", "envscaler")
         return {**_without(config["tasks"], "data_label"), "variant": variant}
     if job == "base_model":
+        own, base = config["backbones"][name], config["base_model"]
         return {
-            **config["base_model"],
-            "shape": config["backbones"][name]["shape"],
+            **base,
+            "training": {**base["training"], **own.get("training", {})},
+            "shape": own["shape"],
             **{key: config[key] for key in ("prompts", "environment", "sampling")},
         }
     if job == "bank":

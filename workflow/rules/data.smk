@@ -1,4 +1,7 @@
-"""Tasks and splits, backbones, experience bank, cold start."""
+"""Tasks and splits, backbones, experience bank, cold start.
+
+What every run waits for has priority over runs that need less.
+"""
 
 TASKS = f"{RESULTS}/tasks/tool_use"
 
@@ -35,6 +38,7 @@ rule base_model:
         f"{RESULTS}/benchmarks/base_model/{{backbone}}.tsv"
     wildcard_constraints:
         backbone=backbones("tiny"),
+    priority: 10
     conda:
         "../envs/lopd_repro.yaml"
     params:
@@ -75,6 +79,7 @@ rule bank:
         f"{RESULTS}/logs/bank/{{backbone}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/bank/{{backbone}}.tsv"
+    priority: 10
     conda:
         "../envs/lopd_repro.yaml"
     params:
@@ -100,6 +105,7 @@ rule cold_start:
         f"{RESULTS}/logs/cold_start/{{backbone}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/cold_start/{{backbone}}.tsv"
+    priority: 10
     conda:
         "../envs/lopd_repro.yaml"
     params:
