@@ -35,7 +35,7 @@ def small_config() -> dict[str, Any]:
         "base_low": 0.0,
         "base_high": 1.0,
         "with_reference": 0.0,
-        "rounds": 1,
+        "attempts": 1,
     }
     config["train"].update(steps=2, rollouts_per_step=4, validate_every=1)
     config["validation"]["repeats"] = 1
