@@ -9,13 +9,13 @@ RUN := PATH="$(abspath $(BIN)):$$PATH"
 .DEFAULT_GOAL := table1
 
 table1: environment
-	$(RUN) snakemake --cores all --configfile $(CONFIG) results/table1.csv
+	$(RUN) snakemake results/table1.csv --cores all --configfile $(CONFIG)
 
 all: environment
-	$(RUN) snakemake --cores all --configfile $(CONFIG) all
+	$(RUN) snakemake all --cores all --configfile $(CONFIG)
 
 audit: environment
-	$(RUN) snakemake --cores all results/audit/report.html
+	$(RUN) snakemake results/audit/report.html --cores all
 
 test: environment
 	$(RUN) pytest
