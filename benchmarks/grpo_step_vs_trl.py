@@ -85,9 +85,7 @@ class Ours:
         self.codec, self.domain, self.tasks = codec, domain, list(openings)
         self.clock = PhaseClock()
         method = load_method("baselines/grpo.py")({}, resources)
-        self.stepper = Stepper(
-            backbone.model, method, StepSettings(lr=1e-6, clip=1.0), self.clock
-        )
+        self.stepper = Stepper(backbone.model, method, StepSettings(lr=1e-6, clip=1.0), self.clock)
         self.sampling = SamplingParams(max_turn_tokens=LENGTH, max_tail_tokens=LENGTH + 1)
         self.done = 0
 
@@ -124,9 +122,7 @@ class Theirs:
 
         backbone = load_backbone(folder)
         codec = ChatCodec(backbone.tokenizer, backbone.eos_ids)
-        texts = [
-            {"prompt": codec.render(o.messages(), list(o.tools))} for o in openings.values()
-        ]
+        texts = [{"prompt": codec.render(o.messages(), list(o.tools))} for o in openings.values()]
         config = GRPOConfig(
             output_dir=scratch,
             per_device_train_batch_size=PROMPTS * GROUP,

