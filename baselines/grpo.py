@@ -3,7 +3,9 @@
 As in the paper's appendix B.1: group-normalised advantages, PPO clip 0.2/0.2, no KL term, groups
 of four. Departures: one update per batch of rollouts, so the ratio is 1 at the update and the
 clip never bites unless `old_logp` is `rollout` and engine and trainer disagree; rewards that are
-missing (NaN) get advantage 0 and are counted instead of dropping the whole group.
+missing (NaN) get advantage 0 and are counted instead of dropping the whole group. With `old_logp:
+rollout` the engine's log-probabilities are at temperature 1, so `optimiser.scoring_temperature`
+must stay 1.
 """
 
 from __future__ import annotations

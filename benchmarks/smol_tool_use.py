@@ -91,9 +91,8 @@ def main(scratch: Path) -> None:
               "--state", str(scratch / "state" / method), *inputs)  # fmt: skip
         for row in read_jsonl(scratch / method / "metrics.jsonl"):
             if row["kind"] == "train":
-                print(
-                    f"  {method} step {row['step']}: loss {row['loss']:.5f}, seconds {row['seconds']}"
-                )
+                shown = f"loss {row['loss']:.5f}, seconds {row['seconds']}"
+                print(f"  {method} step {row['step']}: {shown}")
     show_masks(model, splits, config)
 
 

@@ -32,14 +32,6 @@ from lopd_repro.envs import EnvPool, ToolEpisodes
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_json, write_jsonl
 from lopd_repro.models.chat import ChatCodec
-from lopd_repro.models.tiny_base import (
-    BaseTraining,
-    CorpusSettings,
-    TinyShape,
-    build_corpus,
-    build_model,
-    train,
-)
 from lopd_repro.models.tiny_tokenizer import build_tokenizer
 from lopd_repro.rollout.engine import SamplingParams
 from lopd_repro.rollout.heads import TextContext
@@ -48,6 +40,14 @@ from lopd_repro.rollout.tool_use import ToolUseDomain
 from lopd_repro.settings import build
 from lopd_repro.training.checkpoint import save_model
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
+from lopd_repro.training.tiny_base import (
+    BaseTraining,
+    CorpusSettings,
+    TinyShape,
+    build_corpus,
+    build_model,
+    train,
+)
 
 CORPUS_PROMPTS = (
     "reference_before",

@@ -25,10 +25,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from lopd_repro.data.schema import Environment, ToolTask
+from lopd_repro.data.trace import TraceStep
 from lopd_repro.envs.pool import EnvPool, EpisodeSpec, Score, Status
 from lopd_repro.envs.protocol import CHAT, PROTOCOLS, VARIANTS, Action, Protocol, Variant
 from lopd_repro.envs.protocol import parse_action as parse_action_text
-from lopd_repro.envs.trace import TraceStep
 from lopd_repro.errors import UserError
 
 StepCap = Literal["unscored", "submit"]

@@ -23,8 +23,8 @@ from lopd_repro.data.schema import Environment, ToolTask
 from lopd_repro.data.tiny.domains import DOMAINS, ID_NUMBERS, PROCEDURES, VALUES, Procedure
 from lopd_repro.data.tiny.tasks import read_instruction
 from lopd_repro.data.tiny.world import environment as tiny_environment
-from lopd_repro.envs.trace import TraceStep
-from lopd_repro.envs.trace import lite_trace as trace_text
+from lopd_repro.data.trace import TraceStep
+from lopd_repro.data.trace import lite_trace as trace_text
 from lopd_repro.errors import UserError
 
 DONE = "Task Completed"
