@@ -103,12 +103,14 @@ def _write_comparisons(
     write_text(args.comparisons, csv_text(list(COMPARISON_COLUMNS), rows))
 
 
-def read_reported(path: Path) -> dict[tuple[str, str, str], float]:
-    """The paper's cells by (backbone, method, metric)."""
+def read_reported(path: Path) -> dict[tuple[str, str, str], str]:
+    """The paper's cells as printed, by (backbone, method, metric)."""
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
-        return {(r["backbone"], r["method"], r["metric"]): float(r["value"]) for r in rows}
+        for row in rows:
+            float(row["value"])
+        return {(r["backbone"], r["method"], r["metric"]): r["value"] for r in rows}
     except (OSError, KeyError, ValueError) as error:
         raise UserError(f"{path}: not a table of reported cells ({error!r})") from None
 

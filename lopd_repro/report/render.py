@@ -46,10 +46,10 @@ def cell_text(row: Mapping[str, object], name: str) -> tuple[str, str, str]:
     """A cell's value, interval and reported number as texts; empty where there is none."""
     value, std = row.get(name), row.get(f"{name}_std")
     low, high = row.get(f"{name}_ci_low"), row.get(f"{name}_ci_high")
-    reported = row.get(f"{name}_reported")
+    printed = row.get(f"{name}_printed")
     shown = "" if value is None else f"{value:.1f}" + ("" if std is None else f" ± {std:.1f}")
     interval = "" if low is None else f"{low:.1f} to {high:.1f}"
-    return shown, interval, "" if reported is None else f"{reported:g}"
+    return shown, interval, "" if printed is None else str(printed)
 
 
 def markdown_page(

@@ -34,9 +34,12 @@ def build_table(
     root: Path,
     table: Layout,
     settings: TableSettings,
-    reported: Mapping[tuple[str, str, str], float],
+    reported: Mapping[tuple[str, str, str], str],
 ) -> Table:
-    """Rows for every backbone and method; an incomplete cell is empty and named in `problems`."""
+    """Rows for every backbone and method; an incomplete cell is empty and named in `problems`.
+
+    Beside the columns, `<metric>_printed` keeps the paper's digits for pages.
+    """
     columns = ["scale", "backbone", "method", "n_seeds"]
     for metric in table.metrics:
         columns += [
@@ -59,7 +62,9 @@ def build_table(
                     settings.labels[method],
                     metric.name,
                 )
-                row[f"{metric.name}_reported"] = reported.get(key)
+                printed = reported.get(key)
+                row[f"{metric.name}_reported"] = None if printed is None else float(printed)
+                row[f"{metric.name}_printed"] = printed
             result.rows.append(row)
     return result
 

@@ -25,7 +25,7 @@ SETTINGS = TableSettings(
     paper_backbones={"small": "Qwen3-4B"},
     seeds=(0, 1),
 )
-REPORTED = {("Qwen3-4B", "GRPO", "envscaler"): 61.8}
+REPORTED = {("Qwen3-4B", "GRPO", "envscaler"): "61.80"}
 
 
 def put(
@@ -153,7 +153,7 @@ def test_the_command_writes_every_form(tmp_path: Path) -> None:
     fill(tmp_path)
     reported = tmp_path / "reported.csv"
     reported.write_text(
-        "backbone,method,metric,value,read_from\nQwen3-4B,GRPO,envscaler,61.8,table\n"
+        "backbone,method,metric,value,read_from\nQwen3-4B,GRPO,envscaler,61.80,table\n"
     )
     settings = {
         "scale": "test",
@@ -179,6 +179,7 @@ def test_the_command_writes_every_form(tmp_path: Path) -> None:
         assert "test scale, seeds 0, 1" in page
         assert "an agent that does nothing scores 25.0" in page
         assert "follows: paper" in page
+        assert "61.80" in page
     [pair] = list(csv.DictReader(files["comparisons"].open()))
     assert (pair["method_a"], pair["method_b"]) == ("vanilla", "grpo")
     # Paired by task and seed: -(0.5 + 0.25 + 0.25 + 0.5) / 4 on a scale of 100.
