@@ -11,7 +11,7 @@ from typing import Any
 from lopd_repro.models.chat import ChatCodec
 from lopd_repro.rollout.domain import Domain, TurnOutcome
 from lopd_repro.rollout.engine import Prompt, Reply, RolloutEngine, SamplingParams, Turn
-from lopd_repro.rollout.heads import Context, build_head
+from lopd_repro.rollout.heads import BuiltHead, Context, build_head
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,13 @@ def collect(
         return []
     prompts: list[Prompt] = []
     trajectories: list[Trajectory] = []
+    # A group's rollouts share their head: rendering it once a group is most of what it costs.
+    heads: dict[tuple[str, int], BuiltHead] = {}
     for request in requests:
-        built = build_head(codec, domain.opening(request.task_id), request.context)
+        key = (request.task_id, id(request.context))
+        if key not in heads:
+            heads[key] = build_head(codec, domain.opening(request.task_id), request.context)
+        built = heads[key]
         head = built.head
         prompts.append(Prompt(head.ids, request.rollout_seed, head.span, built.latents))
         trajectories.append(Trajectory(request.task_id, request.group, head.ids))

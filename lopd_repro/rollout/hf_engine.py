@@ -26,7 +26,7 @@ from lopd_repro.rollout.sampling import draw, uniforms_for
 @dataclass
 class _Row:
     index: int
-    uniforms: torch.Tensor
+    uniforms: list[float]
     forced: deque[int] = field(default_factory=deque)
     ids: list[int] = field(default_factory=list)
     logp: list[float] = field(default_factory=list)
@@ -84,7 +84,7 @@ class HFEngine:
         self._check_window(longest + sampling.max_tail_tokens)
         device = self.model.device
         rows = [
-            _Row(index, uniforms_for(prompt.seed, sampling.max_tail_tokens))
+            _Row(index, uniforms_for(prompt.seed, sampling.max_tail_tokens).tolist())
             for index, prompt in chunk
         ]
         cache = GrowingCache()
@@ -144,9 +144,10 @@ class HFEngine:
         drawing = [i for i, row in enumerate(rows) if not row.ended and not row.forced]
         finished: list[tuple[_Row, str]] = []
         if drawing:
-            chosen = torch.tensor(drawing, device=logits.device)
-            uniforms = torch.stack([rows[i].uniforms[rows[i].tail] for i in drawing])
-            drawn = draw(logits[chosen], sampling, uniforms.to(logits.device))
+            uniforms = torch.tensor([rows[i].uniforms[rows[i].tail] for i in drawing])
+            if len(drawing) < len(rows):
+                logits = logits[torch.tensor(drawing, device=logits.device)]
+            drawn = draw(logits, sampling, uniforms.to(logits.device))
             ids, logp, raw = (part.tolist() for part in drawn)
             for k, i in enumerate(drawing):
                 row = rows[i]

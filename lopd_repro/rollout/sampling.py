@@ -40,7 +40,8 @@ def draw(
         ids = logits.argmax(-1)
         logp = torch.zeros_like(raw[:, 0])
     else:
-        sampled = filtered_log_probs(logits, params)
+        plain = params.temperature == 1 and params.top_p == 1 and not params.top_k
+        sampled = raw if plain else filtered_log_probs(logits, params)
         cumulative = sampled.double().exp().cumsum(-1)
         target = uniforms.double().unsqueeze(-1) * cumulative[:, -1:]
         ids = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
