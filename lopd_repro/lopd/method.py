@@ -141,7 +141,7 @@ class LOPD(Method):
     def contexts(self, trajectories: Sequence[Trajectory]) -> list[Context]:
         """Latents of each trajectory's task, made with the current composer."""
         tasks = [t.task_id for t in trajectories]
-        self._fill_anchors(tasks)
+        self._anchors = self._start_latents(tasks)
         with torch.set_grad_enabled(not self.settings["frozen_composer"]):
             return list(self._source.contexts(tasks))
 
@@ -249,12 +249,14 @@ class LOPD(Method):
         return total
 
     @torch.no_grad()
-    def _fill_anchors(self, task_ids: Sequence[str]) -> None:
-        """Cold-start latents of tasks not met before; they never change."""
-        new = [t for t in dict.fromkeys(task_ids) if t not in self._anchors]
-        for task_id, latents in zip(new, self._start.latents(new), strict=True):
-            if latents is not None:
-                self._anchors[task_id] = latents
+    def _start_latents(self, task_ids: Sequence[str]) -> dict[str, torch.Tensor]:
+        """Cold-start latents of a micro-batch's tasks.
+
+        They never change, but are not kept: encoded in another batch they differ in the last
+        bits, and a resumed run would then not end as an uninterrupted one.
+        """
+        latents = self._start.latents(task_ids)
+        return {t: found for t, found in zip(task_ids, latents, strict=True) if found is not None}
 
 
 METHOD = LOPD

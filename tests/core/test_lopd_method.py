@@ -262,3 +262,19 @@ def test_what_the_settings_refuse(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=r"methods\.lopd"):
             lopd(tmp_path, **bad)
+
+
+def test_anchors_do_not_depend_on_earlier_batches(tmp_path: Path) -> None:
+    # Encoded beside other texts, latents differ in the last bits: kept ones would make a resumed
+    # run end elsewhere than an uninterrupted one.
+    def trajectories(*tasks: str) -> list[Trajectory]:
+        return [trajectory(task, (5, 6), [("ab", True)]) for task in tasks]
+
+    made = resources(folder=tmp_path)
+    seasoned, fresh = LOPD({}, made), LOPD({}, made)
+    seasoned.contexts(trajectories("t0", "t3"))
+    seasoned.contexts(trajectories("t0", "t2"))
+    fresh.contexts(trajectories("t0", "t2"))
+    assert set(seasoned._anchors) == set(fresh._anchors) == {"t0", "t2"}
+    for task, latents in fresh._anchors.items():
+        assert torch.equal(seasoned._anchors[task], latents)
