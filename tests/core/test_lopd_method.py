@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import ScriptDomain, backbone, codec
+from small import ScriptDomain, backbone, codec, trajectory
 from small_lopd import GROUPS, RETRIEVED, bank, experience, lopd_files, resources
 from test_step import episodes, gradients, largest, snapshot, stepper
 
@@ -14,6 +14,7 @@ from lopd_repro.experience.bank import write_bank
 from lopd_repro.files import write_json
 from lopd_repro.lopd.method import LOPD
 from lopd_repro.models.chat import Head
+from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import BuiltHead, build_head
 from lopd_repro.training.scoring import sampled_tokens, score
 
