@@ -141,4 +141,4 @@ def test_what_new_baseline_writes_and_refuses(
     ):
         assert main(["new-baseline", *arguments]) == 2
         assert complaint in capsys.readouterr().err
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a_b2.py", "a_b2.smk"]
+    assert sorted(p.name for p in tmp_path.glob("*.*")) == ["a_b2.py", "a_b2.smk"]
