@@ -1,10 +1,10 @@
 """One GRPO step here and in TRL's GRPOTrainer: same model, prompts, batch and lengths.
 
     pip install trl==1.16.0
-    python benchmarks/grpo_step_vs_trl.py BACKBONE_FOLDER SPLITS_FILE
+    python benchmarks/grpo_step_vs_trl.py BACKBONE_FOLDER SPLITS_FILE [TOKENS]
 
-Single-turn episodes of exactly 40 sampled tokens (end tokens do not stop either side), 8 prompts
-x 4 rollouts, temperature 1, one update per batch, clip 0.2, no KL, AdamW, one thread. Rounds of
+Single-turn episodes of exactly TOKENS sampled tokens (end tokens do not stop either side); the
+default, 27, is what an episode of the tiny tool-use tasks samples on average. 8 prompts x 4 rollouts, temperature 1, one update per batch, clip 0.2, no KL, AdamW, one thread. Rounds of
 steps of both sides alternate in one process and each side's first round is not counted; the
 ratio is that of the median seconds per step.
 """
@@ -31,7 +31,8 @@ from lopd_repro.rollout.hf_engine import HFEngine
 from lopd_repro.training.method import Resources, load_method
 from lopd_repro.training.step import PhaseClock, Stepper, StepSettings
 
-LENGTH, PROMPTS, GROUP, ROUNDS, STEPS = 40, 8, 4, 6, 5
+LENGTH = int(sys.argv[3]) if len(sys.argv) > 3 else 27
+PROMPTS, GROUP, ROUNDS, STEPS = 8, 4, 6, 5
 
 
 def reward(text: str) -> float:
