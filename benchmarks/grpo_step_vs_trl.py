@@ -4,9 +4,10 @@
     python benchmarks/grpo_step_vs_trl.py BACKBONE_FOLDER SPLITS_FILE [TOKENS]
 
 Single-turn episodes of exactly TOKENS sampled tokens (end tokens do not stop either side); the
-default, 27, is what an episode of the tiny tool-use tasks samples on average. 8 prompts x 4 rollouts, temperature 1, one update per batch, clip 0.2, no KL, AdamW, one thread. Rounds of
-steps of both sides alternate in one process and each side's first round is not counted; the
-ratio is that of the median seconds per step.
+default, 27, is what an episode of the tiny tool-use tasks samples on average. 8 prompts x 4
+rollouts, temperature 1, one update per batch, clip 0.2, no KL, AdamW, one thread. Rounds of steps
+of both sides alternate in one process and each side's first round is not counted; the ratio is
+that of the median seconds per step.
 """
 
 from __future__ import annotations
