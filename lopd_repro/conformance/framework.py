@@ -20,6 +20,7 @@ ADAPTER_MODULES = (
     "lopd_repro.conformance.losses",
     "lopd_repro.conformance.composer",
     "lopd_repro.conformance.environments",
+    "lopd_repro.conformance.acebench",
 )
 """Modules that expose `ENTRIES` (and perhaps `SOURCES`); one that is missing covers nothing."""
 

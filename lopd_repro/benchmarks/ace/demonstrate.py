@@ -62,6 +62,13 @@ class Demonstrator:
         self._goals = list(goals)
         self._rng = rng
         self._noise = noise
+        self._finished = False
+        self._sent: Step | None = None
+        self._known: dict[str, Any] = {}
+        self._pending: list[Step] = []
+        self._wrong: Step | None = None
+        self._question = ""
+        self._gives_up = False
         self._start()
 
     def next_text(self, answer: str | None) -> str:
@@ -85,8 +92,8 @@ class Demonstrator:
         goal, rng, noise = self._goals[0], self._rng, self._noise
         kind = KINDS[goal.kind]
         self._finished = False
-        self._sent: Step | None = None
-        self._known: dict[str, Any] = dict(goal.slots)
+        self._sent = None
+        self._known = dict(goal.slots)
         self._pending = list(kind.plan)
         if rng.random() < noise.order:
             self._pending[-2:] = reversed(self._pending[-2:])
