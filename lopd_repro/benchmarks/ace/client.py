@@ -20,7 +20,7 @@ class EndpointError(Exception):
     """The endpoint gave no usable answer; no score may be made from this."""
 
 
-class OverflowError400(Exception):
+class PromptTooLongError(Exception):
     """The prompt does not fit the model's context."""
 
 
@@ -79,7 +79,7 @@ class Client:
     def ask(self, messages: Sequence[dict[str, Any]], seed: int) -> Reply:
         """The model's next message.
 
-        `OverflowError400` if the prompt is too long, `EndpointError` for anything else.
+        `PromptTooLongError` if the prompt is too long, `EndpointError` for anything else.
         """
         body = json.dumps({**self._fixed, "messages": list(messages), "seed": seed}).encode()
         sampling = self._sampling
@@ -101,7 +101,7 @@ class Client:
                     continue
             text = content.decode(errors="replace")
             if status == 400 and any(mark in text.lower() for mark in _OVERFLOW):
-                raise OverflowError400(text[:200])
+                raise PromptTooLongError(text[:200])
             problem = f"HTTP {status}: {' '.join(text[:200].split())}"
             if status != 429 and status < 500:
                 break
