@@ -7,9 +7,9 @@ the categories, and what is not the package's own: a data folder in the official
 register, limits other than the official ones. The package is imported once; each step then
 runs in a forked child, because the simulated backends live in module globals and would leak from
 one step into the next. The package's code is not changed, with these exceptions, made from here:
-its paths and its step limit are constants that are set before anything reads them, and each
-finished task is also written to `finished.jsonl` at once, where the v3 release would wait for all
-tasks before it.
+its paths and its step limit are constants that are set before anything reads them; each finished
+task is also written to `finished.jsonl` at once, where the v3 release would wait for all tasks
+before it; and the leaderboard's table over all categories is not written.
 
 This file imports nothing of this project: it runs where only bfcl-eval is installed.
 """
@@ -117,6 +117,9 @@ def run(step: str, job: Job) -> None:
             options += ["--local-model-path", job.model_path]
         cli(["generate", *chosen, *options], standalone_mode=False)
     else:
+        # The leaderboard's table reads the data of all categories, of which only some are here.
+        runner = importlib.import_module("bfcl_eval.eval_checker.eval_runner")
+        runner.generate_leaderboard_csv = lambda *arguments, **named: None
         cli(["evaluate", *chosen], standalone_mode=False)
 
 

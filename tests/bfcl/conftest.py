@@ -1,0 +1,8 @@
+"""The scripted stub server is shared with the tests of serving."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "serving"))
