@@ -24,6 +24,11 @@ COMMANDS = {
     "cold-start": ("lopd_repro.commands.cold_start", "train the latent context composer"),
     "train": ("lopd_repro.commands.train", "train one method with one seed"),
     "evaluate": ("lopd_repro.commands.evaluate", "score one run on the test split"),
+    "benchmark": ("lopd_repro.commands.benchmark", "score one run on a benchmark's tasks"),
+    "conversations": (
+        "lopd_repro.commands.conversations",
+        "training conversations in a benchmark's form",
+    ),
     "table": ("lopd_repro.commands.table", "tables and comparisons from evaluation files"),
     "audit": ("lopd_repro.audit.command", "check a paper's printed numbers"),
 }

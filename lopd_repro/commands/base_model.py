@@ -25,6 +25,7 @@ from lopd_repro.commands.wiring import (
     start,
     tool_prompts,
 )
+from lopd_repro.data.conversations import conversation_vocabulary, read_conversations
 from lopd_repro.data.schema import TaskSet
 from lopd_repro.data.splits import text_digests
 from lopd_repro.data.tiny import demonstration, lite_trace, sample_task, tiny_vocabulary
@@ -46,6 +47,7 @@ from lopd_repro.training.tiny_base import (
     TinyShape,
     build_corpus,
     build_model,
+    conversation_documents,
     train,
 )
 
@@ -79,6 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of this command."""
     add_settings(parser)
     parser.add_argument("--splits", required=True)
+    parser.add_argument(
+        "--conversations", action="append", default=[], metavar="NAME=FILE", help="recorded ones"
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--report", type=Path, required=True)
 
@@ -90,9 +95,14 @@ def run(args: argparse.Namespace) -> int:
     training = build(BaseTraining, settings["training"], "base_model.training")
     gate = build(Gate, settings["gate"], "base_model.gate")
     seed = int(settings["seed"])
-    tokenizer = build_tokenizer(
-        tiny_vocabulary(vars(prompts).values()), settings["shape"].get("max_length", 1024)
-    )
+    conversations = {
+        name: read_conversations(path)
+        for name, path in (item.split("=", 1) for item in args.conversations)
+    }
+    words = tiny_vocabulary(vars(prompts).values())
+    for recorded in conversations.values():
+        words += conversation_vocabulary(recorded)
+    tokenizer = build_tokenizer(words, settings["shape"].get("max_length", 1024))
     codec = ChatCodec(tokenizer, (tokenizer.eos_token_id,))
     corpus_settings = build(
         CorpusSettings,
@@ -109,6 +119,11 @@ def run(args: argparse.Namespace) -> int:
     for attempt in range(gate.attempts):
         rows: list[dict[str, Any]] = []
         corpus = build_corpus(codec, texts, corpus_settings, forbidden, seed + attempt)
+        for name, share in corpus_settings.conversations.items():
+            if name not in conversations:
+                raise UserError(f"base_model.corpus.conversations: no --conversations {name}=FILE")
+            count = round(share * corpus_settings.documents)
+            corpus += conversation_documents(codec, conversations[name], count)
         model = build_model(shape, tokenizer, seed + attempt)
         train(model, corpus, training, tokenizer.pad_token_id, special, seed + attempt, rows.append)
         measured = _measure(model, codec, prompts, settings, args.splits)

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from lopd_repro.data.conversations import Conversations, supervised_ids
 from lopd_repro.data.tiny import (
     DOMAINS,
     Episode,
@@ -29,6 +30,7 @@ from lopd_repro.data.tiny import (
     random_procedure,
     sample_task,
 )
+from lopd_repro.errors import UserError
 from lopd_repro.models.chat import ChatCodec
 from lopd_repro.rollout.heads import TextContext, build_head
 from lopd_repro.rollout.tool_use import ToolPrompts, tool_opening
@@ -53,6 +55,7 @@ class CorpusSettings:
     same-family reference. in_system: share of references at the end of the system message instead
     of the first user message; a mixture makes reading them come much later in training. as_skill:
     share of references framed as a skill, with lists of calls to make and to avoid before them.
+    conversations: by benchmark, how many recorded conversations come to each of the `documents`.
     """
 
     documents: int = 8000
@@ -62,6 +65,7 @@ class CorpusSettings:
     follow: float = 0.95
     in_system: float = 0.0
     as_skill: float = 0.0
+    conversations: dict[str, float] = field(default_factory=dict)
     noise: dict[str, float] = field(default_factory=dict)
     reference_before: str = ""
     reference_after: str = ""
@@ -130,6 +134,22 @@ def build_corpus(
     return [
         _document(codec, prompts, settings, forbidden_texts, rng) for _ in range(settings.documents)
     ]
+
+
+def conversation_documents(
+    codec: ChatCodec, conversations: Conversations, count: int
+) -> list[Document]:
+    """The first `count` recorded conversations; `UserError` if the file holds fewer."""
+    found = conversations.segments
+    if len(found) < count:
+        raise UserError(f"conversations: found {len(found)}, the corpus asks for {count}")
+    end_id = codec.eos_ids[0]
+    end_token = codec.tokenizer.convert_ids_to_tokens(end_id)
+    documents = []
+    for segments in found[:count]:
+        ids, own = supervised_ids(segments, codec.encode, end_token, end_id)
+        documents.append(Document(tuple(ids), tuple(own)))
+    return documents
 
 
 def train(
