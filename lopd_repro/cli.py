@@ -29,6 +29,7 @@ COMMANDS = {
         "lopd_repro.commands.conversations",
         "training conversations in a benchmark's form",
     ),
+    "serve": ("lopd_repro.commands.serve", "a checkpoint behind an OpenAI-compatible endpoint"),
     "table": ("lopd_repro.commands.table", "tables and comparisons from evaluation files"),
     "audit": ("lopd_repro.audit.command", "check a paper's printed numbers"),
 }

@@ -7,6 +7,7 @@ Engine `hf` serves small models on a CPU, engine `vllm` real ones on a GPU (or i
 This package loads no torch: the model lives in the child process.
 """
 
+from lopd_repro.serving.launch import serve
 from lopd_repro.serving.settings import Endpoint, ServerSettings
 
-__all__ = ["Endpoint", "ServerSettings"]
+__all__ = ["Endpoint", "ServerSettings", "serve"]

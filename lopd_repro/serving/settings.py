@@ -22,7 +22,8 @@ class ServerSettings:
     request's prompt ids.
     temperature, top_p, top_k: used where a request names none.
     max_batch: requests that run at once. max_length: bound on prompt and answer together in
-    tokens, 0 for the model's own. startup_seconds: until the server must answer.
+    tokens, 0 for the model's own. prefix_cache_mb: memory in which `hf` remembers prompts to reuse
+    their beginnings, 0 for none. startup_seconds: until the server must answer.
     tool_call_parser: how tool calls are read from a reply; `hf` knows `hermes` alone.
     template_options: go to the chat template (`enable_thinking` and the like).
     arguments: further options of vLLM's command line.
@@ -36,6 +37,7 @@ class ServerSettings:
     top_k: int = 0
     max_batch: int = 64
     max_length: int = 0
+    prefix_cache_mb: int = 256
     startup_seconds: float = 180.0
     python: str = ""
     tool_call_parser: str = "hermes"
@@ -49,6 +51,7 @@ class ServerSettings:
         self._at_least("top_k", self.top_k, 0)
         self._at_least("max_batch", self.max_batch, 1)
         self._at_least("max_length", self.max_length, 0)
+        self._at_least("prefix_cache_mb", self.prefix_cache_mb, 0)
         if not 0 < self.top_p <= 1:
             raise UserError(f"serve.top_p: found {self.top_p}, allowed: above 0 and up to 1")
         if self.startup_seconds <= 0:
