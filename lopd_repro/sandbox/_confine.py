@@ -6,6 +6,9 @@ that the system refuses is left out and shows in the record; `lock` raises `Refu
 before any foreign code runs if the record is below what was asked for.
 """
 
+# ruff: noqa: PTH110, PTH112, PTH116, PTH123, PTH208
+# (pathlib takes longer to import than a sandbox to start.)
+
 from __future__ import annotations
 
 import os

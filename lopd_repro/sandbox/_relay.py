@@ -67,7 +67,7 @@ class Relay:
 
     def _accept(self) -> None:
         try:
-            descriptor, _ = self.listener._accept()
+            descriptor, _ = self.listener._accept()  # type: ignore[attr-defined]
         except OSError:
             return
         inner = _Side(_socket.socket(_socket.AF_INET, _socket.SOCK_STREAM, 0, descriptor))

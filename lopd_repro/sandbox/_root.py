@@ -5,6 +5,9 @@ read-only but the writable paths, the scratch folder and a small /tmp in memory.
 file of the system's but the loader's cache and the time zone.
 """
 
+# ruff: noqa: PTH102, PTH103, PTH106, PTH110, PTH112, PTH114, PTH115, PTH116, PTH120, PTH123, PTH211
+# (pathlib takes longer to import than a sandbox to start.)
+
 from __future__ import annotations
 
 import os
@@ -33,10 +36,11 @@ def landlock_writable(writable: Sequence[str]) -> list[str]:
 
 
 class Root:
-    """`build` makes the root and moves into it, in a mount namespace of the caller's own.
+    """What is visible, and how it is mounted, in a mount namespace of the caller's own.
 
-    `sources` names where a path really is, if elsewhere. `folders` are empty and in memory, of `memory_mb` each; `own_processes` says that the
-    caller is in a process namespace, the only case in which there is a /proc.
+    `sources` names where a path really is, if elsewhere. `folders` are empty and in memory, of
+    `memory_mb` each. `own_processes` says that the caller is in a process namespace, the only
+    case in which there is a /proc.
     """
 
     def __init__(

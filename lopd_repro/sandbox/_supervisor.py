@@ -11,6 +11,9 @@ interpreter, and `json` is slow to import). Processes:
     program       locked, then the command
 """
 
+# ruff: noqa: PTH110, PTH118, PTH123, PTH208
+# (pathlib takes longer to import than a sandbox to start.)
+
 from __future__ import annotations
 
 import _socket
@@ -133,7 +136,7 @@ class Watch:
         self.failure = ""
         self.poll = select.epoll()
         self.readers: dict[int, str] = {}
-        self.stdin = -1
+        self.stdin, self.waits_to_feed = -1, False
         self.messages = bytearray()
         self.relay: Relay | None = None
         self.started = time.monotonic()
@@ -196,16 +199,13 @@ class Watch:
 
     def _feed(self) -> None:
         """Give the program what its input takes now."""
-        registered = self.stdin >= 0 and self.data
         try:
             while self.data:
                 self.data = self.data[os.write(self.stdin, self.data[: 1 << 16]) :]
         except BlockingIOError:
-            if registered:
-                try:
-                    self.poll.register(self.stdin, select.EPOLLOUT)
-                except FileExistsError:
-                    pass
+            if not self.waits_to_feed:
+                self.waits_to_feed = True
+                self.poll.register(self.stdin, select.EPOLLOUT)
             return
         except BrokenPipeError:
             self.data = memoryview(b"")
@@ -330,7 +330,8 @@ def _send(descriptor: int, kind: str, value: Any) -> None:
 def _as_child(work: Any, status: int) -> None:
     """Run `work` in a forked process, which never returns to the parent's code."""
     try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
         work()
     except _confine.RefusedError as error:
         _send(status, "failed", str(error))
@@ -350,14 +351,11 @@ def middle(
         if control.recv(1) != b"M":
             os._exit(1)
 
-    mapped = []
-    in_force = _confine.enter_namespaces(config, lambda: mapped.append(map_users()))
-    if not mapped:
+    in_force = _confine.enter_namespaces(config, map_users)
+    if os.geteuid() != 0 or "user-namespace" not in in_force:
         control.send(b"-")
     if config["endpoint"] and "network-namespace" not in in_force:
         raise _confine.RefusedError("an endpoint needs a network namespace, which is refused here")
-    if "network" in config["require_namespace"] and "network-namespace" not in in_force:
-        raise _confine.RefusedError("a network namespace is refused here")
     pid = os.fork()
     if pid == 0:
         _as_child(lambda: init(config, in_force, control, channels), channels[3])

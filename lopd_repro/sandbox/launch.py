@@ -3,7 +3,7 @@
     run(["python3", "work.py"], Limits(), readable=[folder]) -> Outcome
 
 What is in force depends on the system and is recorded in `Outcome.isolation`; nothing foreign
-runs unless the network is closed by at least one layer:
+runs unless the network is closed by at least one layer, and, if not waived, files and processes:
 
     network    namespace (empty but for loopback) | seccomp (no sockets at all)
     files      namespace (a root that holds the allow-list alone) | landlock (the same list)
@@ -105,14 +105,14 @@ def run(
     environment: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     endpoint: str | None = None,
-    require: Sequence[str] = (),
+    require: Sequence[str] = ("files", "processes"),
     layers: Sequence[str] = LAYERS,
 ) -> Outcome:
     """Run `command` confined, in `scratch` (or a folder that is removed afterwards).
 
     `endpoint` is a loopback URL; the same host and port answer inside, and nothing else does.
     `hidden` paths, inside readable ones, appear empty. `require` names members of `ISOLATION`
-    without which nothing is run. Raises `SandboxError`.
+    without which nothing is run (the network always is one). Raises `SandboxError`.
     """
     unknown = [name for name in (*layers, *require) if name not in (*LAYERS, *ISOLATION)]
     if unknown:
@@ -160,7 +160,7 @@ def _config(
     executable = shutil.which(command[0], path=variables["PATH"]) or ""
     if not executable:
         raise SandboxError(f"sandbox: no program {command[0]!r} in {variables['PATH']}")
-    executable = os.path.abspath(executable)
+    executable = _absolute(executable)
     programs = program_roots(executable)
     sources: dict[str, str] = {}
     shown = _paths([*map(str, readable), *programs], sources)
@@ -172,12 +172,11 @@ def _config(
         "readable": shown,
         "programs": programs,
         "writable": open_paths,
-        "hidden": [os.path.abspath(path) for path in hidden],
+        "hidden": [_absolute(path) for path in hidden],
         "folders": [],
         "sources": sources,
         "layers": list(layers),
         "require": list(require),
-        "require_namespace": [],
         "sockets": True,
         "parent": os.getpid(),
         **{name: getattr(limits, name) for name in limits.__dataclass_fields__},
@@ -188,16 +187,20 @@ def _paths(paths: Sequence[str], sources: dict[str, str]) -> list[str]:
     """Every path as given and as it really is; `sources` says where the former lead."""
     found: dict[str, None] = {}
     for path in paths:
-        full, real = os.path.abspath(path), os.path.realpath(path)
+        full, real = _absolute(path), os.path.realpath(path)
         if real == "/":
             raise SandboxError("sandbox: the root folder cannot be a readable or writable path")
-        if not os.path.exists(real):
+        if not Path(real).exists():
             raise SandboxError(f"sandbox: {path} is not there")
         found[real] = None
         if full != real:
             found[full] = None
             sources[full] = real
     return list(found)
+
+
+def _absolute(path: Path | str) -> str:
+    return os.path.normpath(Path(path).absolute())
 
 
 def program_roots(executable: str) -> list[str]:
