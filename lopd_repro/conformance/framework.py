@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lopd_repro.conformance.outcome import Outcome
+from lopd_repro.conformance.outcome import AbsentError, Outcome
 from lopd_repro.errors import UserError
 
 Adapter = Callable[[dict[str, Any], Path], Outcome]
@@ -21,6 +21,7 @@ ADAPTER_MODULES = (
     "lopd_repro.conformance.composer",
     "lopd_repro.conformance.environments",
     "lopd_repro.conformance.acebench",
+    "lopd_repro.conformance.bfcl",
 )
 """Modules that expose `ENTRIES` (and perhaps `SOURCES`); one that is missing covers nothing."""
 
@@ -78,7 +79,10 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
 
 
 def run_entry(entry: dict[str, Any], folder: Path, adapter: Adapter) -> Outcome:
-    """Run one adapter; a file that cannot be read or lacks an array makes the entry differ."""
+    """Run one adapter; a file that cannot be read or lacks an array makes the entry differ.
+
+    `AbsentError` passes: what the adapter needs is not on this machine.
+    """
     path = folder / entry["file"]
     if not path.resolve().is_relative_to(folder.resolve()):
         return _broken("its file lies outside the folder")
@@ -86,6 +90,8 @@ def run_entry(entry: dict[str, Any], folder: Path, adapter: Adapter) -> Outcome:
         return _broken(f"{path.name} is missing")
     try:
         return adapter(entry, path)
+    except AbsentError:
+        raise
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         return _broken(f"{type(error).__name__}: {first}")
@@ -102,14 +108,17 @@ def run(folder: Path, registry: Registry, only: str = "") -> int:
     counts = {"ok": 0, "differs": 0, "not covered": 0}
     for entry in entries:
         adapter = registry.find(entry)
-        if adapter is None:
-            verdict, errors, detail = "not covered", "", ""
-        else:
-            outcome = run_entry(entry, folder, adapter)
-            verdict = "ok" if outcome.ok else "differs"
-            grad = "none" if outcome.grad_error is None else f"{outcome.grad_error:.2e}"
-            errors = f"values {outcome.value_error:<10.2e}gradients {grad}"
-            detail = f"  ({outcome.detail})" if outcome.detail else ""
+        verdict, errors, detail = "not covered", "", ""
+        if adapter is not None:
+            try:
+                outcome = run_entry(entry, folder, adapter)
+            except AbsentError as reason:
+                detail = f" here  ({reason})"
+            else:
+                verdict = "ok" if outcome.ok else "differs"
+                grad = "none" if outcome.grad_error is None else f"{outcome.grad_error:.2e}"
+                errors = f"values {outcome.value_error:<10.2e}gradients {grad}"
+                detail = f"  ({outcome.detail})" if outcome.detail else ""
         counts[verdict] += 1
         print(f"{entry['name']:<{width}}  {errors:<37}{verdict}{detail}", flush=True)
     print(

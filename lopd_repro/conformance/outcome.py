@@ -1,8 +1,12 @@
-"""The result of one conformance entry."""
+"""The result of one conformance entry, or the reason why there is none."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+class AbsentError(Exception):
+    """Raised by an adapter that needs something this machine lacks; the message says what."""
 
 
 @dataclass(frozen=True)
