@@ -81,7 +81,11 @@ class Client:
 
         `PromptTooLongError` if the prompt is too long, `EndpointError` for anything else.
         """
-        body = json.dumps({**self._fixed, "messages": list(messages), "seed": seed}).encode()
+        return self.send({**self._fixed, "messages": list(messages), "seed": seed})
+
+    def send(self, request: dict[str, Any]) -> Reply:
+        """The answer to a whole request body; errors as `ask`."""
+        body = json.dumps(request).encode()
         sampling = self._sampling
         problem = ""
         for attempt in range(sampling.tries):

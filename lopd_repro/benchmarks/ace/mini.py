@@ -89,7 +89,7 @@ class MiniSuite:
         """(task_id, repeat) of every row, in order."""
         return [(name, r) for r in range(self.settings.repeats) for name in self._tasks]
 
-    def run(self, endpoint: Endpoint, state: Path) -> list[dict[str, Any]]:
+    def run(self, endpoint: Endpoint, checkpoint: Path, state: Path) -> list[dict[str, Any]]:
         """Rows in the order of `expected`; finished tasks in `state` are not asked again.
 
         `UserError` naming the tasks if the endpoint failed on any; the others are kept.
