@@ -28,6 +28,13 @@ for method_rules in sorted(Path(workflow.basedir, "baselines").glob("*.smk")):
 
 
 include: "workflow/rules/evaluate.smk"
+
+
+for benchmark_rules in sorted(Path(workflow.basedir, "eval").glob("*/*.smk")):
+
+    include: str(benchmark_rules)
+
+
 include: "workflow/rules/report.smk"
 include: "workflow/rules/audit.smk"
 

@@ -19,7 +19,7 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
     if job == "base_model":
         own, base = config["backbones"][name], config["base_model"]
         return {
-            **base,
+            **_without(base, "conversations"),
             "training": {**base["training"], **own.get("training", {})},
             "shape": own["shape"],
             **{key: config[key] for key in ("prompts", "environment", "sampling")},
@@ -46,6 +46,28 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
         label = config["tasks"]["data_label"]
         return {**shared, "evaluation": config["evaluation"], "data_label": label}
     raise ValueError(f"no slice for job {job!r}")
+
+
+def benchmark_slice(config: Mapping[str, Any], benchmark: str, backbone: str) -> dict[str, Any]:
+    """Settings of one benchmark on one backbone; `by_backbone` overrides the shared ones."""
+    own = config["benchmarks"][benchmark]
+    return {
+        "serve": config["serve"],
+        "benchmark": {
+            **_without(own, "by_backbone"),
+            **own.get("by_backbone", {}).get(backbone, {}),
+        },
+    }
+
+
+def conversations_slice(config: Mapping[str, Any], benchmark: str) -> dict[str, Any]:
+    """Settings of the conversations that tiny base models are trained on; empty if none."""
+    base = config.get("base_model")
+    share = base and base["corpus"].get("conversations", {}).get(benchmark)
+    if base is None or share is None:
+        return {}
+    count = round(share * base["corpus"]["documents"])
+    return {"count": count, **base["conversations"][benchmark]}
 
 
 def method_slice(config: Mapping[str, Any], name: str) -> dict[str, Any]:

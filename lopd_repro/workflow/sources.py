@@ -1,7 +1,7 @@
 """Digest of the source a command can import, so that an edited module reruns what uses it.
 
 Imports are followed statically from a module through the project's own package; files outside
-it, such as a method's, are followed the same way.
+it, such as a method's, are followed the same way; data files count with their content.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def closure(root: Path, module: str, files: Iterable[str] = ()) -> list[Path]:
 
 @cache
 def _imports(path: Path) -> tuple[str, ...]:
+    if path.suffix != ".py":
+        return ()
     names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

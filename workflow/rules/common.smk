@@ -83,12 +83,52 @@ def method_benchmark(name):
     return f"{RESULTS}/benchmarks/train/{{backbone}}/{name}/seed{{seed}}.tsv"
 
 
-def evaluations(methods):
+def evaluations(methods, benchmarks=()):
+    """Evaluation files of all backbones and seeds: the test split, and the named benchmarks."""
     return expand(
-        rules.evaluate_envscaler.output[0],
+        [rules.evaluate_envscaler.output[0], *map(benchmark_rows, benchmarks)],
         backbone=config["backbones"],
         method=methods,
         seed=config["seeds"],
+    )
+
+
+def conversation_settings(name):
+    text = json.dumps(slices.conversations_slice(config, name), sort_keys=True)
+    return lambda wildcards: text
+
+
+def benchmark_rows(name, domain="tool_use"):
+    return f"{RESULTS}/eval/{name}/{domain}/{{backbone}}/{{method}}/seed{{seed}}.jsonl"
+
+
+def benchmark_inputs(name, domain="tool_use", **more):
+    return {"checkpoint": f"{run_folder('{method}', domain)}/checkpoint", **more}
+
+
+def benchmark_params(name, domain="tool_use"):
+    def benchmark_settings(wildcards):
+        chosen = slices.benchmark_slice(config, name, wildcards.backbone)
+        return json.dumps(chosen, sort_keys=True)
+
+    folder = Path("eval", name)
+    files = [str(path) for path in sorted(folder.rglob("*")) if path.is_file()]
+    kept = [path for path in files if "__pycache__" not in path]
+    return {
+        "settings": benchmark_settings,
+        "file": str(folder / "adapter.py"),
+        "state": f"{RESULTS}/state/eval/{name}/{domain}/{{backbone}}/{{method}}/seed{{seed}}",
+        "source": source("lopd_repro.commands.benchmark", *kept),
+    }
+
+
+def benchmark_log(name):
+    return f"{RESULTS}/logs/evaluate/{name}/{{backbone}}/{{method}}/seed{{seed}}.log"
+
+
+def benchmark_times(name):
+    return (
+        f"{RESULTS}/benchmarks/evaluate/{name}/{{backbone}}/{{method}}/seed{{seed}}.tsv"
     )
 
 

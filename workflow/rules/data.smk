@@ -5,6 +5,12 @@ What every run waits for has priority over runs that need less.
 
 TASKS = f"{RESULTS}/tasks/tool_use"
 
+# Conversations in the forms of benchmarks, for tiny backbones; made by the rules in eval/.
+CONVERSATIONS = {
+    name: f"{RESULTS}/conversations/{name}.jsonl"
+    for name in config.get("base_model", {}).get("corpus", {}).get("conversations", {})
+}
+
 
 rule tasks:
     output:
@@ -29,6 +35,7 @@ rule tasks:
 rule base_model:
     input:
         splits=rules.tasks.output.splits,
+        conversations=list(CONVERSATIONS.values()),
     output:
         model=directory(f"{RESULTS}/backbones/{{backbone}}/model"),
         report=f"{RESULTS}/backbones/{{backbone}}/report.json",
@@ -44,9 +51,10 @@ rule base_model:
     params:
         settings=settings("base_model"),
         source=source("lopd_repro.commands.base_model"),
+        conversations=[f"--conversations={n}={f}" for n, f in CONVERSATIONS.items()],
     shell:
         "python -m lopd_repro base-model --settings {params.settings:q} --splits {input.splits:q}"
-        " --out {output.model:q} --report {output.report:q} > {log:q} 2>&1"
+        " {params.conversations:q} --out {output.model:q} --report {output.report:q} > {log:q} 2>&1"
 
 
 rule import_smollm2:

@@ -1,4 +1,19 @@
-"""Evaluation of selected checkpoints on the held-out test split."""
+"""Evaluation of selected checkpoints: the held-out test split, and the template for benchmarks.
+
+Every folder in eval/ with a rule file makes one benchmark of it:
+
+use rule benchmark as evaluate_NAME with:
+    input:
+        **benchmark_inputs("NAME"),
+    output:
+        benchmark_rows("NAME"),
+    params:
+        **benchmark_params("NAME"),
+    log:
+        benchmark_log("NAME"),
+    benchmark:
+        benchmark_times("NAME")
+"""
 
 
 rule evaluate_envscaler:
@@ -20,4 +35,17 @@ rule evaluate_envscaler:
     shell:
         "python -m lopd_repro evaluate --settings {params.settings:q} --splits {input.splits:q}"
         " --noop {input.noop:q} --checkpoint {input.checkpoint:q} --seed {wildcards.seed}"
+        " --out {output:q} > {log:q} 2>&1"
+
+
+rule benchmark:
+    output:
+        f"{RESULTS}/template/benchmark/{{backbone}}/{{method}}/seed{{seed}}.jsonl",
+    log:
+        f"{RESULTS}/logs/template/benchmark/{{backbone}}/{{method}}/seed{{seed}}.log",
+    conda:
+        f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
+    shell:
+        "python -m lopd_repro benchmark --file {params.file:q} --settings {params.settings:q}"
+        " --checkpoint {input.checkpoint:q} --seed {wildcards.seed} --state {params.state:q}"
         " --out {output:q} > {log:q} 2>&1"
