@@ -1,8 +1,8 @@
 """The order in which a process is locked in, and the record of what came into force.
 
 Three steps, in three processes: `enter_namespaces`, then `make_root` in the first process of
-the new process namespace, then `lock` in the process that becomes the program. Every layer
-that the system refuses is left out and shows in the record; `lock` raises `RefusedError`
+the new process namespace, then a `Lock` in the process that becomes the program. Every layer
+that the system refuses is left out and shows in the record; `apply` raises `RefusedError`
 before any foreign code runs if the record is below what was asked for.
 """
 
@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable
-from typing import Any
 
 from lopd_repro.sandbox import _kernel as kernel
 from lopd_repro.sandbox import _landlock, _root, _seccomp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing is slow to import
+    from collections.abc import Callable
+    from typing import Any
 
 MEGABYTE = 1 << 20
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
@@ -34,13 +37,15 @@ class RefusedError(Exception):
     """The system does not permit what was asked for; nothing foreign has run."""
 
 
-def enter_namespaces(config: dict[str, Any], map_users: Callable[[], None]) -> set[str]:
+def enter_namespaces(
+    layers: set[str], map_users: Callable[[], None], proc: int | None = None
+) -> set[str]:
     """Leave for new namespaces. Returns the layers in force; children are in them.
 
     `map_users` is called once in a new user namespace and has another process, which has the
-    right to, write its maps; without privilege they are written here.
+    right to, write its maps; without privilege they are written here. `proc` is an open folder
+    to use where there is no /proc.
     """
-    layers = set(config["layers"])
     in_force = set()
     uid, gid = os.geteuid(), os.getegid()
     if "user-namespace" in layers and kernel.try_unshare(kernel.NEWUSER):
@@ -53,7 +58,7 @@ def enter_namespaces(config: dict[str, Any], map_users: Callable[[], None]) -> s
                 ("uid_map", f"{uid} {uid} 1"),
                 ("gid_map", f"{gid} {gid} 1"),
             ):
-                _write(f"/proc/self/{name}", text)
+                _write(f"self/{name}" if proc is not None else f"/proc/self/{name}", text, proc)
     for layer, flag in _NAMESPACES:
         if layer in layers and kernel.try_unshare(flag):
             in_force.add(layer)
@@ -74,8 +79,8 @@ def map_users_of(pid: int) -> None:
         _write(f"/proc/{pid}/{name}", text)
 
 
-def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY)
+def _write(path: str, text: str, folder: int | None = None) -> None:
+    descriptor = os.open(path, os.O_WRONLY, dir_fd=folder)
     try:
         os.write(descriptor, text.encode())
     finally:
@@ -93,7 +98,7 @@ def make_root(config: dict[str, Any], in_force: set[str]) -> None:
         config["folders"],
         config["sources"],
         memory_mb=config["file_mb"],
-        own_processes="pid-namespace" in in_force,
+        proc="pid-namespace" in in_force and config["proc"],
     )
     try:
         root.enter_stage()
@@ -103,100 +108,110 @@ def make_root(config: dict[str, Any], in_force: set[str]) -> None:
     root.fill()
 
 
-def lock(config: dict[str, Any], in_force: set[str]) -> dict[str, Any]:
-    """Everything that cannot be taken back, in this process. Returns the record."""
-    layers = set(config["layers"])
-    uid = config["uid"] if os.geteuid() == 0 else None
-    inside = "mount-namespace" in in_force
-    own_processes = "pid-namespace" in in_force
-    has_seccomp = "seccomp" in layers and _seccomp.supported()
-    if config["hidden"] and not inside:
-        raise RefusedError("paths cannot be hidden without a mount namespace")
+class Lock:
+    """Everything that cannot be taken back. Made once, `apply`-ed in each process to lock."""
 
-    ruleset = None
-    if "landlock" in layers and _landlock.version():
+    def __init__(self, config: dict[str, Any], in_force: set[str]) -> None:
+        layers = set(config["layers"])
+        self.config, self.in_force = config, in_force
+        self.uid = config["uid"] if os.geteuid() == 0 else None
+        self.inside = "mount-namespace" in in_force
+        self.own_processes = "pid-namespace" in in_force
+        if config["hidden"] and not self.inside:
+            raise RefusedError("paths cannot be hidden without a mount namespace")
+        self.has_seccomp = "seccomp" in layers and _seccomp.supported()
+        self.ruleset = self._ruleset() if "landlock" in layers else None
+        self.keep = self._capability()
+
+    def _ruleset(self) -> _landlock.Ruleset | None:
+        config = self.config
         writable = [*config["writable"], *config["folders"]]
-        if inside:
+        if self.inside:
             writable += ["/tmp", "/dev/shm"]
         try:
-            ruleset = _landlock.Ruleset(
-                ["/"] if inside else _root.landlock_readable(config["readable"]),
+            return _landlock.Ruleset(
+                ["/"] if self.inside else _root.landlock_readable(config["readable"]),
                 _root.landlock_writable(writable),
-                refuse_tcp="network-namespace" not in in_force,
+                refuse_tcp="network-namespace" not in self.in_force,
             )
         except OSError:
-            ruleset = None
+            return None
 
-    refused = _set_limits(config, in_force, uid)
-    contained = (inside and ("user-namespace" in in_force or has_seccomp)) or (
-        ruleset is not None and has_seccomp
-    )
-    keep = None
-    if uid is not None and _unreadable_to(uid, [*config["readable"], *config["programs"]]):
-        if not contained:
+    def _capability(self) -> int | None:
+        """The right to read whatever is shown, if the dropped user would need it."""
+        config = self.config
+        needed = [*config["readable"], *config["programs"]]
+        if self.uid is None or not _unreadable_to(self.uid, needed):
+            return None
+        own_root = self.inside and ("user-namespace" in self.in_force or self.has_seccomp)
+        if not own_root and not (self.ruleset is not None and self.has_seccomp):
             raise RefusedError(
                 "what the program must read is in a private folder of the superuser, and the "
                 "system offers neither a mount namespace nor Landlock"
             )
-        keep = kernel.CAP_DAC_READ_SEARCH
-    try:
-        kernel.become(uid, keep)
-    except OSError as error:
-        raise RefusedError(f"the user {uid} cannot be taken on ({error})") from None
-    kernel.no_new_privileges()
+        return kernel.CAP_DAC_READ_SEARCH
 
-    signals = own_processes or uid is not None
-    if ruleset is not None:
-        ruleset.restrict()
-        signals = signals or ruleset.keeps_signals
-    if has_seccomp:
+    def apply(self) -> dict[str, Any]:
+        """Lock this process and all that it will start. Returns the record."""
+        uid, config, in_force = self.uid, self.config, self.in_force
+        refused = _set_limits(config, in_force, uid)
+        try:
+            kernel.become(uid, self.keep)
+        except OSError as error:
+            raise RefusedError(f"the user {uid} cannot be taken on ({error})") from None
+        kernel.no_new_privileges()
+        signals = self.own_processes or uid is not None
+        if self.ruleset is not None:
+            self.ruleset.restrict()
+            signals = signals or self.ruleset.keeps_signals
+        has_seccomp = self.has_seccomp and self._filter(signals)
+        record = {
+            "network": _first(
+                ("namespace", "network-namespace" in in_force), ("seccomp", has_seccomp)
+            ),
+            "files": _first(
+                ("namespace", self.inside),
+                ("landlock", self.ruleset is not None),
+                ("modes", uid is not None),
+            ),
+            "processes": _first(
+                ("namespace", self.own_processes),
+                ("user", uid is not None),
+                ("signals", signals or has_seccomp),
+            ),
+            "user": _first(
+                ("dropped", uid is not None), ("namespace", "user-namespace" in in_force)
+            ),
+            "syscalls": _first(("seccomp", has_seccomp)),
+            "landlock": self.ruleset.version if self.ruleset is not None else 0,
+            "may_read_all_shown": self.keep is not None,
+            "limits_refused": refused,
+        }
+        for name in ("network", *config["require"]):
+            if record[name] == "none":
+                raise RefusedError(f"isolation of {name} is not available on this system")
+        return record
+
+    def _filter(self, signals: bool) -> bool:
         families: set[int] = set()
-        if "network-namespace" in in_force and config["sockets"]:
-            families = {_AF_INET, _AF_INET6} | ({_AF_UNIX} if inside else set())
+        if "network-namespace" in self.in_force and self.config["sockets"]:
+            families = {_AF_INET, _AF_INET6} | ({_AF_UNIX} if self.inside else set())
         code = _seccomp.program(
             frozenset(families),
             own_pid=None if signals else os.getpid(),
-            attributes=inside or uid is not None,
-            shared_objects="ipc-namespace" in in_force,
+            attributes=self.inside or self.uid is not None,
+            shared_objects="ipc-namespace" in self.in_force and self.config["sockets"],
         )
         try:
             _seccomp.install(code)
         except OSError:
-            has_seccomp = False
-    record = {
-        "network": "namespace"
-        if "network-namespace" in in_force
-        else "seccomp"
-        if has_seccomp
-        else "none",
-        "files": "namespace"
-        if inside
-        else "landlock"
-        if ruleset is not None
-        else "modes"
-        if uid is not None
-        else "none",
-        "processes": "namespace"
-        if own_processes
-        else "user"
-        if uid is not None
-        else "signals"
-        if signals or has_seccomp
-        else "none",
-        "user": "dropped"
-        if uid is not None
-        else "namespace"
-        if "user-namespace" in in_force
-        else "unchanged",
-        "syscalls": "seccomp" if has_seccomp else "none",
-        "landlock": ruleset.version if ruleset is not None else 0,
-        "may_read_all_shown": keep is not None,
-        "limits_refused": refused,
-    }
-    for name in ("network", *config["require"]):
-        if record[name] in ("none", "unchanged"):
-            raise RefusedError(f"isolation of {name} is not available on this system")
-    return record
+            return False
+        return True
+
+
+def _first(*layers: tuple[str, bool]) -> str:
+    """The strongest layer in force."""
+    return next((name for name, holds in layers if holds), "none")
 
 
 def _unreadable_to(uid: int, paths: list[str]) -> bool:

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
 
 from lopd_repro.sandbox import _kernel as kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # collections is slow to import
+    from collections.abc import Sequence
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
@@ -39,8 +42,7 @@ class Root:
     """What is visible, and how it is mounted, in a mount namespace of the caller's own.
 
     `sources` names where a path really is, if elsewhere. `folders` are empty and in memory, of
-    `memory_mb` each. `own_processes` says that the caller is in a process namespace, the only
-    case in which there is a /proc.
+    `memory_mb` each. `proc` asks for a /proc, and is only for callers in a process namespace.
     """
 
     def __init__(
@@ -52,11 +54,11 @@ class Root:
         sources: dict[str, str],
         *,
         memory_mb: int,
-        own_processes: bool,
+        proc: bool,
     ) -> None:
         self.readable, self.writable, self.hidden = readable, writable, hidden
         self.folders, self.sources = folders, sources
-        self.memory_mb, self.own_processes = memory_mb, own_processes
+        self.memory_mb, self.proc = memory_mb, proc
 
     def enter_stage(self) -> None:
         """An empty root. On `OSError`, the system's refusal, the old root is still in place."""
@@ -82,7 +84,7 @@ class Root:
         self._memory("/tmp")
         os.mkdir("/dev/shm", 0o755)
         kernel.mount("/tmp", "/dev/shm", None, kernel.MS_BIND)
-        if self.own_processes:
+        if self.proc:
             self._proc()
         chosen = [(path, True) for path in self.readable] + [(p, False) for p in self.writable]
         for path, read_only in sorted(chosen, key=lambda one: (one[0].count("/"), one[0], -one[1])):

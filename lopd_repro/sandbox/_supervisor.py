@@ -23,11 +23,15 @@ import select
 import signal
 import sys
 import time
-from typing import Any
 
 from lopd_repro.sandbox import _confine
 from lopd_repro.sandbox import _kernel as kernel
 from lopd_repro.sandbox._relay import Relay
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing is slow to import
+    from collections.abc import Callable
+    from typing import Any
 
 _START_SECONDS = 30.0
 _MEMORY_POLL_SECONDS = 0.1
@@ -144,27 +148,22 @@ class Watch:
 
     def start(self) -> None:
         stdin, stdout, stderr, status = (os.pipe() for _ in range(4))
-        ours, theirs = _socket.socketpair()
-        pid = os.fork()
-        if pid == 0:
+        theirs = (stdin[0], stdout[1], stderr[1], status[1])
+
+        def inside(in_force: set[str], control: _socket.socket) -> None:
             for descriptor in (stdin[1], stdout[0], stderr[0], status[0]):
                 os.close(descriptor)
-            ours.close()
-            channels = (stdin[0], stdout[1], stderr[1], status[1])
-            _as_child(lambda: middle(self.config, theirs, channels), status[1])
-        for descriptor in (stdin[0], stdout[1], stderr[1], status[1]):
+            init(self.config, in_force, control, theirs)
+
+        ours = start_inside(self.config, status[1], inside)
+        for descriptor in theirs:
             os.close(descriptor)
-        theirs.close()
         self.stdin = stdin[1]
         self.readers = {stdout[0]: "stdout", stderr[0]: "stderr", status[0]: "status"}
         for descriptor in (*self.readers, self.stdin):
             os.set_blocking(descriptor, False)
         for descriptor in self.readers:
             self.poll.register(descriptor, select.EPOLLIN)
-        ours.settimeout(_START_SECONDS)
-        if ours.recv(1) == b"U":
-            _confine.map_users_of(pid)
-            ours.send(b"M")
         if self.config["endpoint"]:
             size = _socket.CMSG_SPACE(4)
             _, ancillary, _, _ = ours.recvmsg(1, size)
@@ -327,7 +326,7 @@ def _send(descriptor: int, kind: str, value: Any) -> None:
     os.write(descriptor, len(message).to_bytes(4, "little") + message)
 
 
-def _as_child(work: Any, status: int) -> None:
+def _as_child(work: Callable[[], None], status: int) -> None:
     """Run `work` in a forked process, which never returns to the parent's code."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -341,8 +340,32 @@ def _as_child(work: Any, status: int) -> None:
         os._exit(1)
 
 
-def middle(
-    config: dict[str, Any], control: _socket.socket, channels: tuple[int, int, int, int]
+def start_inside(
+    config: dict[str, Any], status: int, work: Callable[[set[str], _socket.socket], None]
+) -> _socket.socket:
+    """Run `work(layers in force, its end of a socket)` in new namespaces; returns our end.
+
+    `work` runs in the first process of the process namespace, if one is permitted. What goes
+    wrong before is sent over `status`.
+    """
+    ours, theirs = _socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _as_child(lambda: _middle(config, theirs, status, work), status)
+    theirs.close()
+    ours.settimeout(_START_SECONDS)
+    if ours.recv(1) == b"U":
+        _confine.map_users_of(pid)
+        ours.send(b"M")
+    return ours
+
+
+def _middle(
+    config: dict[str, Any],
+    control: _socket.socket,
+    status: int,
+    work: Callable[[set[str], _socket.socket], None],
 ) -> None:
     kernel.die_with_parent(signal.SIGKILL)
 
@@ -351,17 +374,16 @@ def middle(
         if control.recv(1) != b"M":
             os._exit(1)
 
-    in_force = _confine.enter_namespaces(config, map_users)
+    in_force = _confine.enter_namespaces(set(config["layers"]), map_users)
     if os.geteuid() != 0 or "user-namespace" not in in_force:
         control.send(b"-")
     if config["endpoint"] and "network-namespace" not in in_force:
         raise _confine.RefusedError("an endpoint needs a network namespace, which is refused here")
     pid = os.fork()
     if pid == 0:
-        _as_child(lambda: init(config, in_force, control, channels), channels[3])
-    control.close()
-    for descriptor in channels:
-        os.close(descriptor)
+        kernel.die_with_parent(signal.SIGKILL)
+        _as_child(lambda: work(in_force, control), status)
+    os.closerange(3, 4096)
     os.waitpid(pid, 0)
     os._exit(0)
 
@@ -372,7 +394,6 @@ def init(
     control: _socket.socket,
     channels: tuple[int, int, int, int],
 ) -> None:
-    kernel.die_with_parent(signal.SIGKILL)
     kernel.adopt_orphans()
     stdin, stdout, stderr, status = channels
     if "network-namespace" in in_force and config["sockets"]:
@@ -451,7 +472,7 @@ def program(
     for target, source in enumerate((stdin, stdout, stderr)):
         os.dup2(source, target)
     os.set_inheritable(status, False)
-    record = _confine.lock(config, in_force)
+    record = _confine.Lock(config, in_force).apply()
     os.chdir(config["scratch"])
     os.umask(0o077)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):

@@ -178,6 +178,7 @@ def _config(
         "layers": list(layers),
         "require": list(require),
         "sockets": True,
+        "proc": True,
         "parent": os.getpid(),
         **{name: getattr(limits, name) for name in limits.__dataclass_fields__},
     }
