@@ -25,11 +25,13 @@ class Benchmark(Protocol):
     """One benchmark with its settings.
 
     `data` and `scorer` say in words which data and which scorer are used; tables print both.
+    `partial`: tasks were left out by a setting, so no table takes the result.
     """
 
     name: str
     data: str
     scorer: str
+    partial: bool
 
     def expected(self) -> list[tuple[str, int]]:
         """Every (task id, repeat) that makes the score complete, in a fixed order."""

@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         benchmark=benchmark.name,
         data=benchmark.data,
         scorer=benchmark.scorer,
+        partial=benchmark.partial,
         serving=endpoint.manifest,
         settings=settings["benchmark"],
         wall_seconds=round(time.perf_counter() - began, 3),

@@ -49,6 +49,8 @@ def read_cell(
             return CellScores(
                 problem=f"incomplete: {path} holds {len(rows)} of {footer.get('expected')} rows"
             )
+        if footer.get("partial"):
+            return CellScores(problem=f"partial: {path} covers {footer.get('data')}")
         chosen = [r for r in rows if metric.category is None or r["category"] == metric.category]
         if not chosen:
             return CellScores(problem=f"incomplete: {path} has no row of {metric.category}")
@@ -60,6 +62,8 @@ def read_cell(
             cell.failed += row["status"] != "ok"
         cell.scores[seed] = {task: sum(v) / len(v) for task, v in by_task.items()}
         cell.sources.add(f"{footer.get('data', 'unnamed data')}, {footer.get('scorer', '?')}")
+    if len(cell.sources) > 1:
+        return CellScores(problem=f"mixed: {metric.name} has {' and '.join(sorted(cell.sources))}")
     tasks = {frozenset(scores) for scores in cell.scores.values()}
     if len(tasks) > 1:
         return CellScores(problem=f"incomplete: seeds of {metric.name} cover different tasks")

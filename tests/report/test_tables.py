@@ -118,6 +118,18 @@ def test_seeds_that_cover_other_tasks_empty_the_cell(tmp_path: Path) -> None:
     assert "different tasks" in cell.problem
 
 
+def test_a_partial_set_or_mixed_data_empty_the_cell(tmp_path: Path) -> None:
+    fill(tmp_path)
+    path = put(tmp_path, "grpo", 1, {"a": [1.0], "b": [1.0]})
+    rows = [json.loads(line) for line in path.read_text().splitlines()[:-1]]
+    write_jsonl(path, rows, expected=2, partial=True, data="2 tasks of many", scorer="by hand")
+    cell = read_cell(tmp_path, ENVSCALER, "tool_use", "small", "grpo", (0, 1))
+    assert cell.problem is not None and "covers 2 tasks of many" in cell.problem
+    write_jsonl(path, rows, expected=2, data="other data", scorer="by hand")
+    cell = read_cell(tmp_path, ENVSCALER, "tool_use", "small", "grpo", (0, 1))
+    assert cell.problem is not None and cell.problem.startswith("mixed: envscaler")
+
+
 def test_failed_episodes_stay_in_and_are_counted(tmp_path: Path) -> None:
     fill(tmp_path)
     path = put(tmp_path, "grpo", 1, {"a": [1.0], "b": [0.0]})
