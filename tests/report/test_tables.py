@@ -135,7 +135,7 @@ def test_failed_episodes_stay_in_and_are_counted(tmp_path: Path) -> None:
     path = put(tmp_path, "grpo", 1, {"a": [1.0], "b": [0.0]})
     rows = [json.loads(line) for line in path.read_text().splitlines()[:-1]]
     rows[1]["status"] = "timeout"
-    write_jsonl(path, rows, expected=2)
+    write_jsonl(path, rows, expected=2, data="made up", scorer="by hand")
     cell = read_cell(tmp_path, ENVSCALER, "tool_use", "small", "grpo", (0, 1))
     assert cell.failed == 1
     assert cell.scores[1] == {"a": 1.0, "b": 0.0}
