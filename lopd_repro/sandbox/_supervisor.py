@@ -40,8 +40,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def main() -> None:
     """Read the request, do it, write the answer."""
-    config, data = marshal.loads(_read_all(0))
-    signal.signal(signal.SIGTERM, _stop)
+    config, data = marshal.loads(read_all(0))
+    signal.signal(signal.SIGTERM, stop)
     kernel.die_with_parent(signal.SIGTERM)
     if os.getppid() != config["parent"]:
         return
@@ -50,11 +50,11 @@ def main() -> None:
         answer = answer[os.write(1, answer) :]
 
 
-def _stop(*_: object) -> None:
+def stop(*_: object) -> None:
     raise SystemExit(1)
 
 
-def _read_all(descriptor: int) -> bytes:
+def read_all(descriptor: int) -> bytes:
     parts = []
     while part := os.read(descriptor, 1 << 20):
         parts.append(part)
@@ -67,7 +67,7 @@ def _read_all(descriptor: int) -> bytes:
 def supervise(config: dict[str, Any], data: bytes) -> dict[str, Any]:
     kernel.adopt_orphans()
     root = os.geteuid() == 0
-    config["uid"] = _own_user() if root else os.geteuid()
+    config["uid"] = own_user() if root else os.geteuid()
     owners = Owners(config["uid"], config["writable"]) if root else None
     watch = Watch(config, data)
     try:
@@ -83,7 +83,7 @@ def supervise(config: dict[str, Any], data: bytes) -> dict[str, Any]:
     return watch.answer()
 
 
-def _own_user() -> int:
+def own_user() -> int:
     """An unprivileged user that no other sandbox has now, where so many users exist.
 
     From the range that systemd, too, gives to short-lived services: no one else owns files
@@ -318,10 +318,19 @@ def _kill_user(uid: int) -> None:
     os.waitpid(pid, 0)
 
 
+def remove_tree(path: str) -> None:
+    """Remove a file or folder that a program left, however deep it is."""
+    try:
+        pid = os.posix_spawn("/bin/rm", ["rm", "-rf", "--", path], {})
+    except OSError:
+        return
+    os.waitpid(pid, 0)
+
+
 # --- inside --------------------------------------------------------------------------------
 
 
-def _send(descriptor: int, kind: str, value: Any) -> None:
+def send(descriptor: int, kind: str, value: Any) -> None:
     message = marshal.dumps((kind, value))
     os.write(descriptor, len(message).to_bytes(4, "little") + message)
 
@@ -333,9 +342,9 @@ def _as_child(work: Callable[[], None], status: int) -> None:
             signal.signal(number, signal.SIG_DFL)
         work()
     except _confine.RefusedError as error:
-        _send(status, "failed", str(error))
+        send(status, "failed", str(error))
     except BaseException as error:
-        _send(status, "failed", f"{type(error).__name__}: {error}")
+        send(status, "failed", f"{type(error).__name__}: {error}")
     finally:
         os._exit(1)
 
@@ -423,10 +432,10 @@ def init(
         if ended:
             break
         if watches_memory and _resident_bytes() > config["memory_mb"] * _confine.MEGABYTE:
-            _send(status, "memory", None)
+            send(status, "memory", None)
             os._exit(0)
     _, result, usage = os.wait4(pid, 0)
-    _send(status, "exit", (result, (usage.ru_utime + usage.ru_stime, usage.ru_maxrss)))
+    send(status, "exit", (result, (usage.ru_utime + usage.ru_stime, usage.ru_maxrss)))
     os._exit(0)
 
 
@@ -477,7 +486,7 @@ def program(
     os.umask(0o077)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them, and exec would keep that
-    _send(status, "record", record)
+    send(status, "record", record)
     os.closerange(3, status)
     os.closerange(status + 1, 4096)
     os.execve(config["command"][0], config["command"], config["environment"])
