@@ -15,6 +15,7 @@ import hashlib
 import json
 import signal
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -67,7 +68,8 @@ class ChatModel:
         memory = settings.prefix_cache_mb * 2**20
         self._generator = Generator(model, loaded.eos_ids, settings.max_batch, memory)
         self._thread = ModelThread(self._generator)
-        self.counts = {"requests": 0, "refused": 0, "prompt_tokens": 0, "completion_tokens": 0}
+        self._counting = threading.Lock()
+        self._counts = {"requests": 0, "refused": 0, "prompt_tokens": 0, "completion_tokens": 0}
 
     def chat(self, wanted: Wanted) -> dict[str, Any]:
         """Answer a conversation."""
@@ -159,8 +161,7 @@ class ChatModel:
             "completion_tokens": len(answer.ids),
             "total_tokens": len(ids) + len(answer.ids),
         }
-        self.counts["prompt_tokens"] += len(ids)
-        self.counts["completion_tokens"] += len(answer.ids)
+        self.count(prompt_tokens=len(ids), completion_tokens=len(answer.ids))
         return text, finish, usage, digest.hex()[:24]
 
     def _decode(self, ids: list[int], wanted: Wanted) -> str:
@@ -187,10 +188,21 @@ class ChatModel:
             return text[: min(places)], "stop"
         return text, "length" if answer.finish == "length" else "stop"
 
+    @property
+    def healthy(self) -> bool:
+        """False once the model has failed; every request fails from then on."""
+        return self._thread.failed is None
+
+    def count(self, **more: int) -> None:
+        """Add to the summary's counts."""
+        with self._counting:
+            for name, number in more.items():
+                self._counts[name] += number
+
     def summary(self) -> str:
         """One line on what was served."""
         reused = self._generator.reused_tokens
-        return json.dumps({**self.counts, "reused_prompt_tokens": reused})
+        return json.dumps({**self._counts, "reused_prompt_tokens": reused})
 
 
 def make_handler(model: ChatModel) -> type[BaseHTTPRequestHandler]:
@@ -204,7 +216,7 @@ def make_handler(model: ChatModel) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             if self.path == "/health":
-                self._send(200, {})
+                self._send(200 if model.healthy else 503, {})
             elif self.path == "/v1/models":
                 card = {
                     "id": model.name,
@@ -228,7 +240,7 @@ def make_handler(model: ChatModel) -> type[BaseHTTPRequestHandler]:
             if answer is None:
                 self._refuse(RequestError(f"{self.path}: no such path", 404))
                 return
-            model.counts["requests"] += 1
+            model.count(requests=1)
             try:
                 reply = answer(read_request(raw, answer == model.chat, model.name))
             except RequestError as refusal:
@@ -239,7 +251,7 @@ def make_handler(model: ChatModel) -> type[BaseHTTPRequestHandler]:
                 self._send(200, reply)
 
         def _refuse(self, refusal: RequestError) -> None:
-            model.counts["refused"] += 1
+            model.count(refused=1)
             print(f"{self.path}: {refusal.status}: {refusal}", flush=True)
             self._send(refusal.status, refusal.body())
 

@@ -30,11 +30,14 @@ def serve(checkpoint: Path, settings: ServerSettings, name: str, log: Path) -> I
     """A checkpoint behind an OpenAI-compatible endpoint, for as long as the block runs.
 
     The server and everything it starts form one process group, which ends with the block, or with
-    this process however that ends. `log` gets its output, after what an earlier server left there.
-    `UserError` quotes the end of the log where the server does not come up, or dies meanwhile.
+    this process however that ends (`supervise.py`). `log` gets its output, after what an earlier
+    server left there; `UserError` quotes its end where the server does not come up, or dies
+    meanwhile.
     """
     if not Path(checkpoint).is_dir():
         raise UserError(f"checkpoint {checkpoint}: no such folder")
+    if not (Path(checkpoint) / "config.json").is_file():
+        raise UserError(f"checkpoint {checkpoint}: holds no config.json, so it is no model folder")
     with _reserved_port() as port, _open_log(log) as output:
         line, variables, versions = _plan(Path(checkpoint), settings, name, port)
         manifest: dict[str, Any] = {
@@ -46,7 +49,7 @@ def serve(checkpoint: Path, settings: ServerSettings, name: str, log: Path) -> I
         }
         start = output.tell()
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", supervise.__file__, *line],
+            [sys.executable, "-I", "-S", supervise.__file__, str(supervise.GRACE_SECONDS), *line],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -57,12 +60,10 @@ def serve(checkpoint: Path, settings: ServerSettings, name: str, log: Path) -> I
         try:
             manifest["startup_seconds"] = server.wait(settings.startup_seconds)
             yield Endpoint(f"http://127.0.0.1:{port}/v1", name, manifest)
-            server.check_alive("ended before it was told to")
         except Exception as error:
             # A dead server explains whatever its clients ran into.
-            if isinstance(error, UserError) and server.quoted:
-                raise
-            server.check_alive(f"ended early (after which: {error})")
+            if not server.quoted:
+                server.check_answers(f"ended early (after which: {error})")
             raise
         finally:
             server.stop()
@@ -102,18 +103,23 @@ class _Server:
         if self.process.poll() is not None:
             raise self._error(f"{problem} (exit code {self.process.returncode})")
 
+    def check_answers(self, problem: str) -> None:
+        for _ in range(3):
+            if answers(self.port, self.name):
+                return
+            time.sleep(0.2)
+        try:
+            code = str(self.process.wait(supervise.GRACE_SECONDS + 5))
+        except subprocess.TimeoutExpired:
+            code = "none, it runs but does not answer"
+        raise self._error(f"{problem} (exit code {code})")
+
     def stop(self) -> None:
-        """End the group: by closing its pipe, and by force where that takes too long."""
+        """Ask the supervisor to end the server's process group, and wait until it has."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()
-        try:
-            self.process.wait(supervise.GRACE_SECONDS + 5)
-        except subprocess.TimeoutExpired:
-            _kill_group(self.process.pid)
-            self.process.wait()
-        # The supervisor is gone; a straggler of its group would be nobody's.
-        _kill_group(self.process.pid)
+        self.process.wait()
 
     def _error(self, problem: str) -> UserError:
         self.quoted = True
@@ -168,8 +174,3 @@ def _get(port: int, path: str) -> tuple[int, bytes]:
         return answer.status, answer.read()
     finally:
         connection.close()
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, 9)

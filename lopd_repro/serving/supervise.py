@@ -1,54 +1,56 @@
-"""Runs one command and takes its whole process group along when the parent is gone.
+"""Runs one command and ends everything it started, at the latest when the parent is gone.
 
-    python -I -S supervise.py COMMAND...
+    python -I -S supervise.py GRACE COMMAND...
 
-Standard input is a pipe from the parent that nobody writes to: its end means that the parent
-stopped, or died however it did. The group then gets SIGTERM, and SIGKILL after a while.
+Standard input is a pipe from the parent that nobody writes to: its end means that the parent wants
+to stop, or died however it did. The command's process group then gets SIGTERM, and SIGKILL after
+GRACE seconds; the same goes for what a command leaves behind that ends by itself.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
-import threading
+import time
 
 GRACE_SECONDS = 10.0
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> int:
     """Exit code of the command; 128 plus the number of the signal that ended it."""
-    # The group's SIGTERM reaches this process too, which must outlive the others.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    child = subprocess.Popen(
-        sys.argv[1:],
-        stdin=subprocess.DEVNULL,
-        preexec_fn=_default_signals,  # no threads yet
-    )
-    threading.Thread(target=_watch_parent, args=(child,), daemon=True).start()
+    if sys.platform == "linux":
+        # Orphans of the command become this process's children, so that it sees them end.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    child = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL, process_group=0)
+    while child.poll() is None:
+        readable, _, _ = select.select([0], [], [], 0.2)
+        if readable and not os.read(0, 1024):
+            break
+    end_group(child, float(sys.argv[1]))
     code = child.wait()
-    # What the command started (an engine process, say) must not outlive it.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(0, signal.SIGTERM)
     return code if code >= 0 else 128 - code
 
 
-def _watch_parent(child: subprocess.Popen[bytes]) -> None:
-    while os.read(0, 1024):
-        pass
-    os.killpg(0, signal.SIGTERM)
-    try:
-        child.wait(GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(0, signal.SIGKILL)
-
-
-def _default_signals() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def end_group(leader: subprocess.Popen[bytes], grace: float) -> None:
+    """SIGTERM, patience, SIGKILL for the group that `leader` leads or led."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGTERM)
+        until = time.monotonic() + grace
+        while time.monotonic() < until:
+            # The leader's status is kept by `poll`; the rest is reaped so that the group empties.
+            if leader.poll() is not None:
+                with contextlib.suppress(ChildProcessError):
+                    while os.waitpid(-1, os.WNOHANG)[0]:
+                        pass
+            os.killpg(leader.pid, 0)
+            time.sleep(0.02)
+        os.killpg(leader.pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

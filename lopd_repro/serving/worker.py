@@ -11,14 +11,17 @@ from lopd_repro.serving.generator import Answer, Generation, Generator
 
 
 class ModelThread:
-    """Runs a `Generator`; `submit` may be called from any thread."""
+    """Runs a `Generator`; `submit` may be called from any thread.
+
+    `failed` is what ended the thread, or None; nothing is answered after that.
+    """
 
     def __init__(self, generator: Generator) -> None:
         self._generator = generator
         self._waiting: list[tuple[Generation, float]] = []
         self._futures: dict[int, Future[Answer]] = {}
         self._wake = threading.Condition()
-        self._failed: Exception | None = None
+        self.failed: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
         self._thread.start()
 
@@ -26,8 +29,8 @@ class ModelThread:
         """Queue a request."""
         future: Future[Answer] = Future()
         with self._wake:
-            if self._failed is not None:
-                raise RuntimeError(f"the model failed earlier: {self._failed}")
+            if self.failed is not None:
+                raise RuntimeError(f"the model failed earlier: {self.failed}")
             self._futures[id(job)] = future
             self._waiting.append((job, time.monotonic()))
             self._wake.notify()
@@ -48,7 +51,7 @@ class ModelThread:
             # Whatever it was, nobody may wait for ever.
             traceback.print_exc()
             with self._wake:
-                self._failed = error
+                self.failed = error
                 for future in self._futures.values():
                     future.set_exception(error)
 
