@@ -49,6 +49,7 @@ def register(job: Any, release: str) -> None:
 
 def qwen_fc(job: Any, release: str, official: type) -> type:
     """The official Qwen3 handler, with the job's history and cap on new tokens."""
+
     class Qwen(official):  # type: ignore[misc, valid-type]
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **named)
@@ -183,8 +184,12 @@ def pythonic_calls(block: str) -> list[tuple[str, str, str]]:
         call = node.value if isinstance(node, ast.Expr) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
             raise ValueError("not a call with named arguments")
+        if any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError("arguments must be given by name")
         arguments = {str(k.arg): _value(k.value) for k in call.keywords}
         calls.append((f"call_{len(calls)}", call.func.id, json.dumps(arguments)))
+    if not calls:
+        raise ValueError("no call")
     return calls
 
 
