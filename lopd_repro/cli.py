@@ -31,6 +31,7 @@ COMMANDS = {
     ),
     "serve": ("lopd_repro.commands.serve", "a checkpoint behind an OpenAI-compatible endpoint"),
     "table": ("lopd_repro.commands.table", "tables and comparisons from evaluation files"),
+    "execute": ("lopd_repro.commands.execute", "judge a program by tests, in the sandbox"),
     "audit": ("lopd_repro.audit.command", "check a paper's printed numbers"),
 }
 

@@ -43,12 +43,13 @@ def _streams() -> None:
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8")
     sys.stderr = io.TextIOWrapper(
-        io.FileIO(2, "w", closefd=False),  # type: ignore[arg-type]
+        io.FileIO(2, "w", closefd=False),
         "utf-8",
         "backslashreplace",
         write_through=True,
     )
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    for name in ("stdin", "stdout", "stderr"):
+        setattr(sys, f"__{name}__", getattr(sys, name))
 
 
 def _main_module() -> dict[str, Any]:
