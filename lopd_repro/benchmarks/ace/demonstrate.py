@@ -40,7 +40,7 @@ _MENDS = {"offline": "go_online", "locked": "unlock_phone"}
 class Noise:
     """Probabilities of the agent's mistakes, each drawn once per goal.
 
-    order: the last two calls change places. value: an argument of the last call is wrong. omit:
+    order: the first two calls change places. value: an argument of the last call is wrong. omit:
     one call is left out. no_ask: a withheld detail is guessed. give_up: the goal is called
     finished when an app is offline or locked.
     """
@@ -96,7 +96,7 @@ class Demonstrator:
         self._known = dict(goal.slots)
         self._pending = list(kind.plan)
         if rng.random() < noise.order:
-            self._pending[-2:] = reversed(self._pending[-2:])
+            self._pending[:2] = reversed(self._pending[:2])
         if rng.random() < noise.omit:
             self._pending.pop(rng.randrange(len(self._pending)))
         self._wrong = kind.plan[-1] if rng.random() < noise.value else None

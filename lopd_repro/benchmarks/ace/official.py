@@ -47,7 +47,7 @@ class OfficialSettings:
     1,000 and 1. strip_think: take reasoning out of agent texts, which breaks the official parser
     otherwise. max_dialog_turns: messages per conversation. overflow: a conversation that no
     longer fits the model's context is ended (`end`) or refuses the cell (`refuse`).
-    task_seconds: bound on a task that is run alone because all together ended badly; what
+    request_seconds: bound on one answer of the checkpoint. task_seconds: bound on a task that is run alone because all together ended badly; what
     exceeds it, or the memory, then scores 0 with status `timeout` or `error`.
     """
 
@@ -63,6 +63,7 @@ class OfficialSettings:
     max_dialog_turns: int = 40
     threads: int = 8
     overflow: str = "end"
+    request_seconds: float = 1800.0
     task_seconds: float = 3600.0
 
     def __post_init__(self) -> None:
@@ -79,6 +80,9 @@ class OfficialSettings:
         for name in ("max_dialog_turns", "threads"):
             if getattr(self, name) < 1:
                 raise UserError(f"acebench.official.{name}: allowed: 1 or more")
+        for name in ("request_seconds", "task_seconds"):
+            if getattr(self, name) <= 0:
+                raise UserError(f"acebench.official.{name}: allowed: above 0")
 
 
 class OfficialSuite:
@@ -96,7 +100,6 @@ class OfficialSuite:
         seed: int = 0,
         limit: int = 0,
         unmatched: Unmatched = "unchecked",
-        timeout_seconds: float = 600.0,
         only: Collection[str] = (),
     ) -> None:
         """`only` names the tasks to run, all by default; `limit` is per category."""
@@ -110,7 +113,6 @@ class OfficialSuite:
             )
         self.settings, self._user = settings, user
         self._repeats, self._seed, self._unmatched = repeats, seed, unmatched
-        self._timeout = timeout_seconds
         self._launcher = folder / "launch.py"
         self._python = _interpreter(settings.python, folder)
         self._repository = repository.locate(settings.repository, folder / "official")
@@ -125,6 +127,7 @@ class OfficialSuite:
             "" if unmatched == "unchecked" else ", wrongly named classes count as wrong"
         )
         kept = asdict(settings) | {"repository": 0, "python": 0, "threads": 0, "task_seconds": 0}
+        kept["request_seconds"] = 0
         self._kept = [kept, asdict(user) if user else None, seed, repository.DIGEST]
 
     def expected(self) -> list[tuple[str, int]]:
@@ -171,7 +174,7 @@ class OfficialSuite:
         alone: bool = False,
     ) -> tuple[Outcome, RelayLog]:
         s = self.settings
-        sampling = Sampling(timeout_seconds=self._timeout)
+        sampling = Sampling(timeout_seconds=s.request_seconds)
         agent = Agent(
             Client(endpoint.url, endpoint.model, sampling),
             endpoint.model,

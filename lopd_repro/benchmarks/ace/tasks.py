@@ -110,21 +110,22 @@ def _instruction(goals: list[Goal]) -> str:
 
 def _seats(rng: random.Random, goals: list[Goal]) -> dict[str, Any]:
     fares = {city: rng.choice(VALUES) for city in CITIES}
-    seats = {}
-    for seat_id, owner in _records(rng, goals, _NEEDS_SEAT).items():
+    seats = []
+    for seat_id, owner in _records(rng, goals, _NEEDS_SEAT):
         wanted = {g.slots.get("city") for g in goals if g.slots["owner"] == owner}
         city = rng.choice([city for city in CITIES if city not in wanted])
-        seats[seat_id] = {"owner": owner, "city": city, "price": rng.choice(VALUES)}
+        price = rng.choice(VALUES)
+        seats.append({"seat_id": seat_id, "owner": owner, "city": city, "price": price})
     return {"seats": seats, "fares": fares}
 
 
 def _notes(rng: random.Random, goals: list[Goal]) -> dict[str, Any]:
     records = _records(rng, goals, _NEEDS_NOTE)
     return {
-        "notes": {
-            note_id: {"owner": owner, "number": rng.choice(VALUES)}
-            for note_id, owner in records.items()
-        }
+        "notes": [
+            {"note_id": note_id, "owner": owner, "number": rng.choice(VALUES)}
+            for note_id, owner in records
+        ]
     }
 
 
@@ -141,7 +142,9 @@ def _accounts(rng: random.Random, goals: list[Goal]) -> dict[str, Any]:
 _STATES = {"Railway": _seats, "Canteen": _accounts, "Agenda": _notes}
 
 
-def _records(rng: random.Random, goals: list[Goal], needing: tuple[str, ...]) -> dict[str, str]:
+def _records(
+    rng: random.Random, goals: list[Goal], needing: tuple[str, ...]
+) -> list[tuple[int, str]]:
     """Ids and owners: those that goals need and two others, the ids rising in a random order."""
     owners = [goal.slots["owner"] for goal in goals if goal.kind in needing]
     taken = {goal.slots["owner"] for goal in goals}
@@ -153,4 +156,4 @@ def _records(rng: random.Random, goals: list[Goal], needing: tuple[str, ...]) ->
     rng.shuffle(owners)
     # Room for new ids within ID_NUMBERS, which tiny vocabularies hold as single tokens.
     ids = sorted(rng.sample(ID_NUMBERS[:-2], len(owners)))
-    return {str(number): owner for number, owner in zip(ids, owners, strict=True)}
+    return list(zip(ids, owners, strict=True))

@@ -1,8 +1,9 @@
 """Simulators of the mini-suite: a phone with three apps, and their documentation.
 
 `Railway` and `Canteen` work only while the phone is online, `Agenda` only while it is unlocked;
-an agent learns this from an app's answer. Ids are whole numbers, states are JSON with text keys,
-so that a state and its data file compare equal.
+an agent learns this from an app's answer. Records are kept in lists, because ACEBench's scorer
+compares lists whole but lets a mapping hold more than the ground truth: a record that should have
+been deleted would go unseen.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from lopd_repro.benchmarks.ace.calls import Call
 
 Answer = dict[str, Any]
+Records = list[Answer]
 DONE: Answer = {"status": True}
 
 
@@ -42,30 +44,32 @@ class Railway:
     saved = ("seats",)
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self.seats: dict[str, Answer] = deepcopy(config.get("seats", {}))
+        self.seats: Records = deepcopy(config.get("seats", []))
         self.fares: dict[str, int] = deepcopy(config.get("fares", {}))
 
     def find_seat(self, owner: str) -> Answer:
-        for seat_id, seat in self.seats.items():
-            if seat["owner"] == owner:
-                return {"seat_id": int(seat_id), "price": seat["price"]}
-        return _failure("not found")
+        seat = _of(self.seats, "owner", owner)
+        if seat is None:
+            return _failure("not found")
+        return {"seat_id": seat["seat_id"], "price": seat["price"]}
 
     def book_seat(self, owner: str, city: str) -> Answer:
         if city not in self.fares:
             return _failure("not found")
-        seat_id = max(map(int, self.seats), default=59) + 1
-        self.seats[str(seat_id)] = {"owner": owner, "city": city, "price": self.fares[city]}
-        return {"seat_id": seat_id, "price": self.fares[city]}
+        seat_id = _next(self.seats, "seat_id")
+        price = self.fares[city]
+        self.seats.append({"seat_id": seat_id, "owner": owner, "city": city, "price": price})
+        return {"seat_id": seat_id, "price": price}
 
     def move_seat(self, seat_id: int, city: str) -> Answer:
-        if str(seat_id) not in self.seats:
+        seat = _of(self.seats, "seat_id", seat_id)
+        if seat is None:
             return _failure("not found")
-        self.seats[str(seat_id)]["city"] = city
+        seat["city"] = city
         return DONE
 
     def cancel_seat(self, seat_id: int) -> Answer:
-        return _remove(self.seats, seat_id)
+        return _remove(self.seats, "seat_id", seat_id)
 
 
 class Canteen:
@@ -98,21 +102,21 @@ class Agenda:
     saved = ("notes",)
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self.notes: dict[str, Answer] = deepcopy(config.get("notes", {}))
+        self.notes: Records = deepcopy(config.get("notes", []))
 
     def find_note(self, owner: str) -> Answer:
-        for note_id, note in self.notes.items():
-            if note["owner"] == owner:
-                return {"note_id": int(note_id), "number": note["number"]}
-        return _failure("not found")
+        note = _of(self.notes, "owner", owner)
+        if note is None:
+            return _failure("not found")
+        return {"note_id": note["note_id"], "number": note["number"]}
 
     def add_note(self, owner: str, number: int) -> Answer:
-        note_id = max(map(int, self.notes), default=59) + 1
-        self.notes[str(note_id)] = {"owner": owner, "number": number}
+        note_id = _next(self.notes, "note_id")
+        self.notes.append({"note_id": note_id, "owner": owner, "number": number})
         return DONE
 
     def delete_note(self, note_id: int) -> Answer:
-        return _remove(self.notes, note_id)
+        return _remove(self.notes, "note_id", note_id)
 
 
 @dataclass(frozen=True)
@@ -217,8 +221,17 @@ def _failure(message: str) -> Answer:
     return {"status": False, "message": message}
 
 
-def _remove(records: dict[str, Answer], record_id: int) -> Answer:
-    if str(record_id) not in records:
+def _of(records: Records, key: str, value: Any) -> Answer | None:
+    return next((record for record in records if record[key] == value), None)
+
+
+def _next(records: Records, key: str) -> int:
+    return max((record[key] for record in records), default=59) + 1
+
+
+def _remove(records: Records, key: str, value: int) -> Answer:
+    record = _of(records, key, value)
+    if record is None:
         return _failure("not found")
-    del records[str(record_id)]
+    records.remove(record)
     return DONE
