@@ -1,7 +1,10 @@
 """Train, validation and test: written once, checked whenever one is opened.
 
 Splits are disjoint three ways: by id, by normalised task text, and by (environment, initial
-state). Normalised means NFKC, case folded, numbers in one form (`1,200.0` is `1200`), all other
+state). What is told here of tool-use scenarios holds for any kind of task that is described by
+`Item`s: `data/coding/splits.py` splits programming tasks, whose state is their tests.
+
+Normalised means NFKC, case folded, numbers in one form (`1,200.0` is `1200`), all other
 punctuation and runs of whitespace as one space. A near-duplicate is a pair with the same
 normalised text, or one whose states agree up to the same normalisation (of keys, strings and
 numbers; order of lists ignored) and whose texts have a word 3-shingle Jaccard similarity of at
@@ -18,8 +21,8 @@ import random
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from itertools import combinations
 from pathlib import Path
@@ -43,6 +46,25 @@ PURPOSES: dict[str, frozenset[str]] = {
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
 
 
+@dataclass(frozen=True)
+class Item:
+    """What splitting reads of a task.
+
+    text: normalised. state: digest of what else makes it this task; loose_state: the same up to
+    formatting. stratum: kinds of task that are spread evenly over the splits. sha256: of all that
+    the task says. state_words, loose_words: what the two states are called in messages.
+    """
+
+    task_id: str
+    text: str
+    state: str
+    loose_state: str
+    stratum: tuple[str, str]
+    sha256: str
+    state_words: str = "the same environment and initial state"
+    loose_words: str = "the same initial state"
+
+
 def make_splits(
     environments_file: Path | str,
     scenarios_file: Path | str,
@@ -64,18 +86,48 @@ def make_splits(
     The data files must lie in the folder of `split_file`.
     """
     tasks = load_task_set(environments_file, scenarios_file)
-    for path in (environments_file, scenarios_file):
+    return split_items(
+        list(map(_item, tasks.tasks.values())),
+        split_file,
+        {"environments_file": environments_file, "scenarios_file": scenarios_file},
+        {"environment_sha256": {i: environment_digest(e) for i, e in tasks.environments.items()}},
+        seed=seed,
+        validation=validation,
+        test=test,
+        on_collision=on_collision,
+    )
+
+
+def split_items(
+    items: Sequence[Item],
+    split_file: Path | str,
+    files: Mapping[str, Path | str],
+    extra: Mapping[str, Any],
+    *,
+    seed: int,
+    validation: int,
+    test: int | Collection[str],
+    on_collision: Literal["refuse", "drop"] = "refuse",
+    source: str = "scenario file",
+) -> dict[str, list[str]]:
+    """The choice of `make_splits`, for tasks of any kind.
+
+    `files` are the data files by their keys in the split file, `extra` further content of it;
+    `source` is what messages call the file of the tasks.
+    """
+    for path in files.values():
         if Path(path).resolve().parent != Path(split_file).resolve().parent:
             raise UserError(f"{split_file}: must lie in the folder of {path}")
-    groups = _collision_groups(tasks.tasks.values())
+    by_id = {item.task_id: item for item in items}
+    groups = _collision_groups(items)
     rng = random.Random(f"splits-{seed}")
     dropped: list[str] = []
     if isinstance(test, int):
-        taken, rest = _take(groups, tasks, test, rng, "test")
+        taken, rest = _take(groups, by_id, test, rng, "test")
         held_out = _flat(taken)
     else:
-        held_out, rest, dropped = _given_test(groups, tasks, test, on_collision)
-    chosen, rest = _take(rest, tasks, validation, rng, "validation")
+        held_out, rest, dropped = _given_test(groups, by_id, test, on_collision, source)
+    chosen, rest = _take(rest, by_id, validation, rng, "validation")
     if not rest:
         raise UserError("splits: no task is left for training; ask for fewer others")
     splits = {
@@ -83,15 +135,14 @@ def make_splits(
         "validation": _flat(chosen),
         "test": held_out,
     }
-    check_disjoint(splits, tasks)
+    check_items_disjoint(splits, by_id)
     document = {
         "seed": seed,
-        "environments_file": Path(environments_file).name,
-        "scenarios_file": Path(scenarios_file).name,
+        **{name: Path(path).name for name, path in files.items()},
         "near_duplicate_jaccard": NEAR_DUPLICATE_JACCARD,
-        "environment_sha256": {i: environment_digest(e) for i, e in tasks.environments.items()},
-        "splits": {name: _rows(ids, tasks) for name, ids in splits.items()},
-        "dropped": _rows(dropped, tasks),
+        **extra,
+        "splits": {name: _rows(ids, by_id) for name, ids in splits.items()},
+        "dropped": _rows(dropped, by_id),
     }
     if Path(split_file).exists():
         if read_json(split_file) != document:
@@ -107,6 +158,27 @@ def open_split(split_file: Path | str, name: str, purpose: str) -> TaskSet:
     `UserError` if the purpose may not see the split, if a task or environment was edited, or if
     the splits are not disjoint.
     """
+    document = read_split_file(split_file, name, purpose)
+    folder = Path(split_file).parent
+    tasks = load_task_set(
+        folder / document["environments_file"], folder / document["scenarios_file"]
+    )
+    for env_id, digest in document["environment_sha256"].items():
+        environment = tasks.environments.get(env_id)
+        if environment is None or environment_digest(environment) != digest:
+            raise UserError(
+                f"{split_file}: environment {env_id!r} is not as it was when the splits were made"
+            )
+    items = list(map(_item, tasks.tasks.values()))
+    chosen = {i: tasks.tasks[i] for i in verified_ids(split_file, document, items)[name]}
+    used = {task.env_id for task in chosen.values()}
+    return TaskSet(
+        environments={i: e for i, e in tasks.environments.items() if i in used}, tasks=chosen
+    )
+
+
+def read_split_file(split_file: Path | str, name: str, purpose: str) -> dict[str, Any]:
+    """The split file's content, if `purpose` may open split `name`."""
     if purpose not in PURPOSES:
         raise UserError(f"purpose {purpose!r}: must be one of {', '.join(PURPOSES)}")
     if name not in SPLIT_NAMES:
@@ -114,17 +186,26 @@ def open_split(split_file: Path | str, name: str, purpose: str) -> TaskSet:
     if name not in PURPOSES[purpose]:
         allowed = ", ".join(sorted(PURPOSES[purpose]))
         raise UserError(f"split {name!r}: not open to {purpose!r}, which may see {allowed}")
-    document = _read(split_file)
-    folder = Path(split_file).parent
-    tasks = load_task_set(
-        folder / document["environments_file"], folder / document["scenarios_file"]
-    )
-    splits = _verify(split_file, document, tasks)
-    chosen = {i: tasks.tasks[i] for i in splits[name]}
-    used = {task.env_id for task in chosen.values()}
-    return TaskSet(
-        environments={i: e for i, e in tasks.environments.items() if i in used}, tasks=chosen
-    )
+    return _read(split_file)
+
+
+def verified_ids(
+    split_file: Path | str, document: Mapping[str, Any], items: Sequence[Item]
+) -> dict[str, list[str]]:
+    """Ids by split, after checking that no task was edited and that the splits are disjoint."""
+    by_id = {item.task_id: item for item in items}
+    splits: dict[str, list[str]] = {}
+    for name, rows in document["splits"].items():
+        for row in rows:
+            item = by_id.get(row["task_id"])
+            if item is None or item.sha256 != row["sha256"]:
+                raise UserError(
+                    f"{split_file}: task {row['task_id']!r} is not as it was when the splits "
+                    "were made"
+                )
+        splits[name] = [row["task_id"] for row in rows]
+    check_items_disjoint(splits, by_id)
+    return splits
 
 
 def split_ids(split_file: Path | str) -> dict[str, list[str]]:
@@ -142,12 +223,18 @@ def text_digests(split_file: Path | str, names: Iterable[str] = SPLIT_NAMES) -> 
 
 def check_disjoint(splits: Mapping[str, Sequence[str]], tasks: TaskSet) -> None:
     """Refuse splits that share an id, a text, a state or near-duplicates; names the two ids."""
+    used = {task_id for ids in splits.values() for task_id in ids}
+    check_items_disjoint(splits, {i: _item(tasks.tasks[i]) for i in used})
+
+
+def check_items_disjoint(splits: Mapping[str, Sequence[str]], items: Mapping[str, Item]) -> None:
+    """`check_disjoint` for tasks of any kind, by id."""
     counts = Counter(task_id for ids in splits.values() for task_id in ids)
     for task_id, count in counts.items():
         if count > 1:
             raise UserError(f"splits: task {task_id!r} is listed {count} times")
     split_of = {task_id: name for name, ids in splits.items() for task_id in ids}
-    for first, second, reason in _collisions([tasks.tasks[i] for i in split_of]):
+    for first, second, reason in _collisions([items[i] for i in split_of]):
         if split_of[first] != split_of[second]:
             raise UserError(
                 f"splits: {first!r} ({split_of[first]}) and {second!r} ({split_of[second]}) "
@@ -194,55 +281,72 @@ def _number(text: str) -> str:
     return f"{Decimal(text.replace(',', '')).normalize():f}"
 
 
-def _normal_state(value: Any) -> Any:
-    """A state with normalised strings and numbers, and lists in one order."""
+def _item(task: ToolTask) -> Item:
+    return Item(
+        task_id=task.task_id,
+        text=normalise_text(task.task),
+        state=state_digest(task),
+        loose_state=digest_json([task.env_id, loose_form(task.init_config)]),
+        stratum=(task.domain, task.family) if task.family else ("", ""),
+        sha256=task_digest(task),
+    )
+
+
+def loose_form(value: Any) -> Any:
+    """A JSON value with normalised strings and numbers, and lists in one order."""
     if isinstance(value, dict):
-        items = [[normalise_text(str(key)), _normal_state(item)] for key, item in value.items()]
+        items = [[normalise_text(str(key)), loose_form(item)] for key, item in value.items()]
         return ["object", sorted(items, key=digest_json)]
     if isinstance(value, list):
-        return ["list", sorted((_normal_state(item) for item in value), key=digest_json)]
+        return ["list", sorted((loose_form(item) for item in value), key=digest_json)]
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return normalise_text(str(value))
     return value
 
 
-def _collisions(tasks: Iterable[ToolTask]) -> list[tuple[str, str, str]]:
+def _collisions(items: Sequence[Item]) -> list[tuple[str, str, str]]:
     """All pairs that may not be in different splits, with the reason."""
-    tasks = list(tasks)
-    texts = {task.task_id: normalise_text(task.task) for task in tasks}
     pairs: dict[tuple[str, str], str] = {}
 
-    def group(key_of: Any, reason: str, close: Any = lambda first, second: True) -> None:
-        groups: dict[str, list[str]] = defaultdict(list)
-        for task in tasks:
-            groups[key_of(task)].append(task.task_id)
-        for ids in groups.values():
-            for first, second in combinations(ids, 2):
+    def group(
+        key_of: Callable[[Item], str],
+        reason: Callable[[Item], str],
+        close: Callable[[Item, Item], bool] = lambda first, second: True,
+    ) -> None:
+        groups: dict[str, list[Item]] = defaultdict(list)
+        for item in items:
+            groups[key_of(item)].append(item)
+        for alike in groups.values():
+            for first, second in combinations(alike, 2):
                 if close(first, second):
-                    pairs.setdefault((first, second), reason)
+                    pairs.setdefault((first.task_id, second.task_id), reason(first))
 
-    group(lambda task: texts[task.task_id], "the same text up to case, punctuation and numbers")
-    group(state_digest, "the same environment and initial state")
     group(
-        lambda task: digest_json([task.env_id, _normal_state(task.init_config)]),
-        f"like texts (3-shingle Jaccard >= {NEAR_DUPLICATE_JACCARD}) and the same initial state "
-        "up to formatting",
-        lambda first, second: jaccard(texts[first], texts[second]) >= NEAR_DUPLICATE_JACCARD,
+        lambda item: item.text,
+        lambda item: "the same text up to case, punctuation and numbers",
+    )
+    group(lambda item: item.state, lambda item: item.state_words)
+    group(
+        lambda item: item.loose_state,
+        lambda item: (
+            f"like texts (3-shingle Jaccard >= {NEAR_DUPLICATE_JACCARD}) and {item.loose_words} "
+            "up to formatting"
+        ),
+        lambda first, second: jaccard(first.text, second.text) >= NEAR_DUPLICATE_JACCARD,
     )
     return [(first, second, reason) for (first, second), reason in pairs.items()]
 
 
-def _collision_groups(tasks: Iterable[ToolTask]) -> list[list[str]]:
+def _collision_groups(items: Sequence[Item]) -> list[list[str]]:
     """Tasks that must stay together, as sorted groups; most have one member."""
-    tasks = list(tasks)
-    parent = {task.task_id: task.task_id for task in tasks}
+    parent = {item.task_id: item.task_id for item in items}
 
     def root(task_id: str) -> str:
         while parent[task_id] != task_id:
             parent[task_id] = task_id = parent[parent[task_id]]
         return task_id
 
-    for first, second, _ in _collisions(tasks):
+    for first, second, _ in _collisions(items):
         parent[root(first)] = root(second)
     groups: dict[str, list[str]] = defaultdict(list)
     for task_id in sorted(parent):
@@ -251,7 +355,11 @@ def _collision_groups(tasks: Iterable[ToolTask]) -> list[list[str]]:
 
 
 def _take(
-    groups: list[list[str]], tasks: TaskSet, count: int, rng: random.Random, name: str
+    groups: list[list[str]],
+    items: Mapping[str, Item],
+    count: int,
+    rng: random.Random,
+    name: str,
 ) -> tuple[list[list[str]], list[list[str]]]:
     """Groups with `count` tasks in all, spread evenly over strata, and the other groups."""
     total = sum(map(len, groups))
@@ -259,8 +367,7 @@ def _take(
         raise UserError(f"splits: {count} tasks for {name}, must be between 1 and {total - 1}")
     strata: dict[tuple[str, str], list[list[str]]] = defaultdict(list)
     for group in groups:
-        first = tasks.tasks[group[0]]
-        strata[(first.domain, first.family) if first.family else ("", "")].append(group)
+        strata[items[group[0]].stratum].append(group)
     taken: list[list[str]] = []
     rest: list[list[str]] = []
     for stratum, quota in _quotas(strata, count, total).items():
@@ -296,15 +403,16 @@ def _quotas(
 
 def _given_test(
     groups: list[list[str]],
-    tasks: TaskSet,
+    items: Mapping[str, Item],
     test: Collection[str],
     on_collision: Literal["refuse", "drop"],
+    source: str,
 ) -> tuple[list[str], list[list[str]], list[str]]:
     """Test ids, the groups apart from them, and the ids dropped because they collide."""
-    unknown = sorted(set(test) - set(tasks.tasks))
+    unknown = sorted(set(test) - set(items))
     if unknown:
         raise UserError(
-            f"test ids: {unknown[0]!r} is not in the scenario file ({len(unknown)} unknown in all)"
+            f"test ids: {unknown[0]!r} is not in the {source} ({len(unknown)} unknown in all)"
         )
     if len(set(test)) != len(test):
         raise UserError("test ids: an id is given twice")
@@ -317,17 +425,18 @@ def _given_test(
             rest.append(group)
         elif apart:
             if on_collision == "refuse":
-                check_disjoint({"test": [i for i in group if i in held_out], "train": apart}, tasks)
+                together = [i for i in group if i in held_out]
+                check_items_disjoint({"test": together, "train": apart}, items)
             dropped += apart
     return sorted(held_out), rest, sorted(dropped)
 
 
-def _rows(ids: Sequence[str], tasks: TaskSet) -> list[dict[str, str]]:
+def _rows(ids: Sequence[str], items: Mapping[str, Item]) -> list[dict[str, str]]:
     return [
         {
             "task_id": task_id,
-            "sha256": task_digest(tasks.tasks[task_id]),
-            "text_sha256": digest_text(normalise_text(tasks.tasks[task_id].task)),
+            "sha256": items[task_id].sha256,
+            "text_sha256": digest_text(items[task_id].text),
         }
         for task_id in ids
     ]
@@ -338,26 +447,3 @@ def _read(split_file: Path | str) -> dict[str, Any]:
     if not isinstance(document, dict) or set(SPLIT_NAMES) != set(document.get("splits", ())):
         raise UserError(f"{split_file}: is not a split file")
     return document
-
-
-def _verify(
-    split_file: Path | str, document: dict[str, Any], tasks: TaskSet
-) -> dict[str, list[str]]:
-    for env_id, digest in document["environment_sha256"].items():
-        environment = tasks.environments.get(env_id)
-        if environment is None or environment_digest(environment) != digest:
-            raise UserError(
-                f"{split_file}: environment {env_id!r} is not as it was when the splits were made"
-            )
-    splits: dict[str, list[str]] = {}
-    for name, rows in document["splits"].items():
-        for row in rows:
-            task = tasks.tasks.get(row["task_id"])
-            if task is None or task_digest(task) != row["sha256"]:
-                raise UserError(
-                    f"{split_file}: task {row['task_id']!r} is not as it was when the splits "
-                    "were made"
-                )
-        splits[name] = [row["task_id"] for row in rows]
-    check_disjoint(splits, tasks)
-    return splits

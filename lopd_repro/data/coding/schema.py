@@ -37,6 +37,14 @@ class CodeTask:
     family: str = ""
 
 
+@dataclass(frozen=True)
+class CodeTaskSet:
+    """Tasks by id; `dropped` are the records of a file that were left out, with the reason."""
+
+    tasks: dict[str, CodeTask]
+    dropped: tuple[str, ...] = ()
+
+
 def tests_of(task: CodeTask) -> dict[str, Any]:
     """A task's tests as the executor reads them (`lopd-repro execute --tests`)."""
     if task.kind == "stdin":

@@ -80,6 +80,11 @@ def noisy_solution(
     return _program(task.family, request, Convention(pre, post))
 
 
+def program_lines(program: str) -> list[str]:
+    """A program's lines without their indentation, blank ones left out."""
+    return [text for line in program.splitlines() if (text := line.strip())]
+
+
 def random_convention(family: str, rng: random.Random) -> Convention:
     """Uniform over the topic's pre-steps (none included) and post-steps."""
     topic, _ = FAMILIES[family]
