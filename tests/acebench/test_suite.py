@@ -112,8 +112,9 @@ def share_right(noise: Noise) -> float:
 @pytest.mark.parametrize("mistake", ["order", "value", "omit", "no_ask", "give_up"])
 def test_every_mistake_costs(mistake: str) -> None:
     share = share_right(replace(GOLD, **{mistake: 1.0}))
-    # Half of the tasks withhold nothing; about half need no mending; a blind guess can be right.
-    limits = {"no_ask": 0.6, "give_up": 0.7, "order": 0.05}
+    # Half of the tasks withhold nothing; about half need no mending; a trip's two calls may come
+    # in either order, and a blind guess can be right.
+    limits = {"no_ask": 0.6, "give_up": 0.7, "order": 0.2}
     assert share <= limits.get(mistake, 0.0)
 
 

@@ -97,6 +97,16 @@ KINDS: dict[str, Kind] = {
             Step("add_note", {"owner": "owner", "number": "$price"}),
         ),
     ),
+    "trip": Kind(
+        ("Railway", "Canteen"),
+        "Order {meal} for {owner} and book a seat to {city}.",
+        "city",
+        "Order {meal} for {owner} and book a seat.",
+        (
+            Step("order_meal", {"owner": "owner", "meal": "meal"}),
+            Step("book_seat", {"owner": "owner", "city": "city"}),
+        ),
+    ),
     "forget": Kind(
         ("Agenda",),
         "Delete the note on {owner}.",

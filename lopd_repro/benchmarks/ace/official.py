@@ -47,8 +47,9 @@ class OfficialSettings:
     1,000 and 1. strip_think: take reasoning out of agent texts, which breaks the official parser
     otherwise. max_dialog_turns: messages per conversation. overflow: a conversation that no
     longer fits the model's context is ended (`end`) or refuses the cell (`refuse`).
-    request_seconds: bound on one answer of the checkpoint. task_seconds: bound on a task that is run alone because all together ended badly; what
-    exceeds it, or the memory, then scores 0 with status `timeout` or `error`.
+    request_seconds: bound on one answer of the checkpoint. task_seconds: bound on a task that is
+    run alone because all together ended badly; what exceeds it, or the memory, then scores 0
+    with status `timeout` or `error`.
     """
 
     repository: str = ""
@@ -126,9 +127,11 @@ class OfficialSuite:
         self.scorer = f"ACEBench agent_eval {commit}" + (
             "" if unmatched == "unchecked" else ", wrongly named classes count as wrong"
         )
-        kept = asdict(settings) | {"repository": 0, "python": 0, "threads": 0, "task_seconds": 0}
-        kept["request_seconds"] = 0
-        self._kept = [kept, asdict(user) if user else None, seed, repository.DIGEST]
+        # What does not change a result may change between two attempts.
+        free = ("repository", "python", "threads", "task_seconds", "request_seconds")
+        kept = {name: value for name, value in asdict(settings).items() if name not in free}
+        person = asdict(user) if user else None
+        self._kept = [kept, person, seed, list(self._tasks), repository.DIGEST]
 
     def expected(self) -> list[tuple[str, int]]:
         """(task_id, repeat) of every row, in order."""
