@@ -208,6 +208,9 @@ def test_an_official_run_goes_on_after_a_failing_endpoint(tmp_path: Path) -> Non
             },
         )
         assert len(benchmark.expected()) == 4
+        # Of the first two of each category both multi-step ones name a class wrongly.
+        assert "; 2 ground truths that name a class wrongly are in part" in benchmark.scorer
+        assert "prompt in zh, user: person at temperature 0.7" in benchmark.data
         with stub(failing) as server, pytest.raises(UserError, match="tasks are unfinished"):
             benchmark.run(server.endpoint, tmp_path, tmp_path)
         done = [

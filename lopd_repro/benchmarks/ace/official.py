@@ -123,9 +123,14 @@ class OfficialSuite:
         )
         commit = repository.COMMIT[:7]
         part = f", first {limit} of each category" if limit else ""
-        self.data = f"ACEBench agent, English, {commit}{part}"
-        self.scorer = f"ACEBench agent_eval {commit}" + (
-            "" if unmatched == "unchecked" else ", wrongly named classes count as wrong"
+        self.data = (
+            f"ACEBench agent, English, {commit}{part}, multi-step prompt in "
+            f"{settings.multi_step_language}, user: {_described(user) if user else 'served model'}"
+        )
+        touched = "count as wrong" if unmatched == "wrong" else "are in part unchecked"
+        self.scorer = (
+            f"ACEBench agent_eval {commit}; {len(self.unchecked)} ground truths that name a class "
+            f"wrongly {touched}"
         )
         # What does not change a result may change between two attempts.
         free = ("repository", "python", "threads", "task_seconds", "request_seconds")
