@@ -101,8 +101,9 @@ def show_masks(model: Path, splits: str, config: dict[str, Any]) -> None:
     from lopd_repro.commands.wiring import parts, training_tasks
     from lopd_repro.rollout.episodes import EpisodeRequest, collect
 
-    tasks = training_tasks(splits, 1)
-    with parts(slice_for(config, "train", "grpo"), model) as p:
+    settings = slice_for(config, "train", "grpo")
+    tasks = training_tasks(settings, splits, 1)
+    with parts(settings, model) as p:
         request = EpisodeRequest(next(iter(tasks.tasks)), 0, 1, 1)
         [episode] = collect(p.engine, p.codec, p.domain(tasks), [request], p.sampling("rollout"))
         text, inside = "", False

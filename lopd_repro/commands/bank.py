@@ -14,8 +14,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from lopd_repro.commands.wiring import add_settings, merged, parts, selection_tasks, start
-from lopd_repro.commands.wiring import training_tasks as open_training
+from lopd_repro.commands.wiring import (
+    add_settings,
+    families_of,
+    groups_of,
+    merged,
+    parts,
+    start,
+    training_tasks,
+    validation_tasks,
+)
 from lopd_repro.experience.bank import build_bank, write_bank
 from lopd_repro.experience.embed import make_embedder
 from lopd_repro.experience.retrieval import RetrievalSettings, Retriever
@@ -50,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
     settings = start(args)
     bank_settings = build(BankSettings, settings["bank"], "bank")
     retrieval = build(RetrievalSettings, settings["retrieval"], "retrieval")
-    train = open_training(args.splits, bank_settings.task_limit)
-    validation = selection_tasks(args.splits)
+    train = training_tasks(settings, args.splits, bank_settings.task_limit)
+    validation = validation_tasks(settings, args.splits)
     with parts(settings, args.backbone) as p:
         domain = p.domain(train)
         plan = EvaluationPlan(
@@ -73,10 +81,11 @@ def run(args: argparse.Namespace) -> int:
         retriever = Retriever(bank, make_embedder(bank_settings.embedder, p.backbone), retrieval)
         found = {}
         for name, tasks in (("train", train), ("validation", validation)):
-            hits = retriever.search([(t.task_id, t.task) for t in tasks.tasks.values()])
+            texts = p.domain(tasks)
+            hits = retriever.search([(i, texts.task_text(i)) for i in tasks.tasks])
             found[name] = dict(zip(tasks.tasks, hits, strict=True))
     everything = merged(train, validation)
-    families = {t.task_id: f"{t.env_id}/{t.family}" for t in everything.tasks.values()}
+    families = families_of(everything)
     owner = {entry.experience_id: entry.task_id for entry in bank}
     write_bank(args.out, bank, **counts)
     write_json(
@@ -86,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
                 name: {task: [hit.experience_id for hit in hits] for task, hits in rows.items()}
                 for name, rows in found.items()
             },
-            "groups": {t.task_id: t.env_id for t in everything.tasks.values()},
+            "groups": groups_of(everything),
             "same_family_at_1": {
                 name: _share(
                     [

@@ -14,15 +14,15 @@ import sys
 from pathlib import Path
 
 from lopd_repro.commands.wiring import (
+    AnyTaskSet,
     Parts,
     add_settings,
     merged,
     parts,
-    selection_tasks,
     start,
     training_tasks,
+    validation_tasks,
 )
-from lopd_repro.data.schema import TaskSet
 from lopd_repro.experience.bank import Experience, read_bank
 from lopd_repro.files import read_json, write_json, write_jsonl
 from lopd_repro.lopd.cold_start import ColdStartSettings, cold_start
@@ -49,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train the composer and measure the latent teacher."""
     settings = start(args)
-    train, validation = training_tasks(args.splits), selection_tasks(args.splits)
+    train, validation = (
+        training_tasks(settings, args.splits),
+        validation_tasks(settings, args.splits),
+    )
     bank = {e.experience_id: e for e in read_bank(args.bank, set(train.tasks))}
     retrieved = read_json(args.retrieved)
     seed, n_retrieved = int(settings["seed"]), int(settings["n_retrieved"])
@@ -95,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(
-    p: Parts, validation: TaskSet, bank: dict[str, Experience], source: object
+    p: Parts, validation: AnyTaskSet, bank: dict[str, Experience], source: object
 ) -> dict[str, dict[str, float]]:
     import torch
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lopd_repro.commands.wiring import add_settings, parts, start, training_tasks
-from lopd_repro.data.schema import TaskSet
+from lopd_repro.commands.wiring import AnyTaskSet, add_settings, parts, start, training_tasks
 from lopd_repro.errors import UserError
 from lopd_repro.experience.bank import read_bank
 from lopd_repro.experience.demonstrations import Demonstration, from_bank, write_pool
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """Read the bank, ask for the rest, write the pool."""
     settings = start(args)
     own = build(PoolSettings, settings["demonstrations"], "demonstrations")
-    tasks = training_tasks(args.splits)
+    tasks = training_tasks(settings, args.splits)
     pool = from_bank(read_bank(args.bank, set(tasks.tasks)))
     from_base = len(pool)
     missing = [task_id for task_id in tasks.tasks if task_id not in pool]
@@ -74,10 +73,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ask(
-    settings: dict[str, Any], backbone: str, tasks: TaskSet, own: PoolSettings, missing: list[str]
+    settings: dict[str, Any],
+    backbone: str,
+    tasks: AnyTaskSet,
+    own: PoolSettings,
+    missing: list[str],
 ) -> list[Demonstration]:
     endpoint = ChatEndpoint(build(EndpointSettings, own.endpoint, "demonstrations.endpoint"))
     with parts(settings, backbone) as p:
-        p.environment = replace(p.environment, protocol=PROTOCOL)
-        domain = p.domain(tasks)
+        domain = p.world.endpoint_domain(tasks, PROTOCOL)
         return ask(endpoint, domain, missing, own.attempts, own.threshold, own.seed)

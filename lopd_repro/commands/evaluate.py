@@ -12,10 +12,15 @@ import sys
 import time
 from pathlib import Path
 
-from lopd_repro.commands.wiring import add_settings, parts, start
-from lopd_repro.data.splits import open_split
+from lopd_repro.commands.wiring import add_settings, domain_of, open_tasks, parts, start
 from lopd_repro.files import read_json, write_jsonl
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, rows, summary
+
+BENCHMARKS = {
+    "tool_use": ("envscaler", "lopd_repro.envs"),
+    "coding": ("taco", "lopd_repro.sandbox"),
+}
+"""Name and scorer of a domain's own held-out test."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Score the test tasks."""
     began = time.perf_counter()
     settings = start(args)
-    tasks = open_split(args.splits, "test", "evaluation")
+    tasks = open_tasks(settings, args.splits, "test", "evaluation")
     floor = read_json(args.noop)["noop_reward"]
     evaluation = settings["evaluation"]
     repeats = int(evaluation["repeats"])
@@ -46,13 +51,14 @@ def run(args: argparse.Namespace) -> int:
     ]
     scores = summary(trajectories)
     print(f"test: {scores}", file=sys.stderr, flush=True)
+    benchmark, scorer = BENCHMARKS[domain_of(settings)]
     write_jsonl(
         args.out,
         result,
         expected=len(tasks.tasks) * repeats,
-        benchmark="envscaler",
+        benchmark=benchmark,
         data=settings["data_label"],
-        scorer="lopd_repro.envs",
+        scorer=scorer,
         wall_seconds=round(time.perf_counter() - began, 3),
     )
     return 0

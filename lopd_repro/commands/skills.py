@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Roll out, write skills."""
     settings = start(args)
     own = build(SkillSettings, settings["skills"], "skills")
-    tasks = training_tasks(args.splits, own.task_limit)
+    tasks = training_tasks(settings, args.splits, own.task_limit)
     skills: dict[tuple[str, Skill], None] = {}
     with parts(settings, args.backbone) as p:
         writer = _writer(own, p.prompts)

@@ -21,9 +21,9 @@ from lopd_repro.commands.wiring import (
     add_settings,
     merged,
     parts,
-    selection_tasks,
     start,
     training_tasks,
+    validation_tasks,
 )
 from lopd_repro.errors import UserError
 from lopd_repro.files import digest_file, digest_json, write_json, write_jsonl
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
                 time.perf_counter() - began,
                 method=method_class.name,
                 method_settings=method.settings,
-                isolation=p.pool.isolation,
+                isolation=p.world.isolation,
             ),
         )
         (args.state / "state.pt").unlink(missing_ok=True)
@@ -108,7 +108,7 @@ def _method(
     args: argparse.Namespace,
     inputs: dict[str, str],
 ) -> Method:
-    tasks = merged(training_tasks(args.splits), selection_tasks(args.splits))
+    tasks = merged(training_tasks(settings, args.splits), validation_tasks(settings, args.splits))
     resources = Resources(
         backbone=p.backbone,
         codec=p.codec,
@@ -129,7 +129,7 @@ def _training_run(
     inputs: dict[str, str],
 ) -> TrainingRun:
     seeds = _seeds(args.seed)
-    train = training_tasks(args.splits, int(settings.get("train_task_limit", 0)))
+    train = training_tasks(settings, args.splits, int(settings.get("train_task_limit", 0)))
     loop = build(LoopSettings, settings["train"], "train")
     if loop.rollouts_per_step % loop.group_size:
         raise UserError(
@@ -138,7 +138,7 @@ def _training_run(
         )
     validation = settings["validation"]
     plan = EvaluationPlan(
-        tuple(selection_tasks(args.splits, int(validation.get("task_limit", 0))).tasks),
+        tuple(validation_tasks(settings, args.splits, int(validation.get("task_limit", 0))).tasks),
         int(validation["repeats"]),
         int(validation["seed"]),
         p.sampling("evaluation"),

@@ -159,6 +159,8 @@ def open_split(split_file: Path | str, name: str, purpose: str) -> TaskSet:
     the splits are not disjoint.
     """
     document = read_split_file(split_file, name, purpose)
+    if "scenarios_file" not in document:
+        raise UserError(f"{split_file}: is not a split file of tool-use scenarios")
     folder = Path(split_file).parent
     tasks = load_task_set(
         folder / document["environments_file"], folder / document["scenarios_file"]

@@ -24,9 +24,9 @@ PARTS = ("works", "avoid", "workflow")
 
 @dataclass(frozen=True)
 class Attempt:
-    """A finished rollout as a writer reads it: names of the calls that ran, trace, reward.
+    """A finished rollout as a writer reads it: what it did, step by step, trace, reward.
 
-    Single-turn domains have no calls; their trace is the answer.
+    calls: names of the calls that ran; of a program, its lines.
     """
 
     calls: tuple[str, ...]
@@ -81,12 +81,19 @@ def attempts_of(trajectories: Iterable[Trajectory], domain: Domain) -> list[Atte
     """Rollouts of one task as a writer reads them."""
     return [
         Attempt(
-            tuple(str(r["name"]) for r in t.records if r.get("executed") and "name" in r),
+            tuple(str(name) for r in t.records if r.get("executed") for name in _steps(r)),
             domain.trace(t.records),
             t.reward,
         )
         for t in trajectories
     ]
+
+
+def _steps(record: Mapping[str, Any]) -> Sequence[Any]:
+    """A record's own steps (a program's lines), or the one call that it is."""
+    if "steps" in record:
+        return list(record["steps"])
+    return [record["name"]] if "name" in record else []
 
 
 @dataclass

@@ -21,6 +21,7 @@ from lopd_repro.data.splits import (
     split_items,
     verified_ids,
 )
+from lopd_repro.errors import UserError
 from lopd_repro.files import digest_json
 
 
@@ -53,6 +54,8 @@ def make_code_splits(
 def open_code_split(split_file: Path | str, name: str, purpose: str) -> CodeTaskSet:
     """Tasks of one split, checked as `data.splits.open_split` does."""
     document = read_split_file(split_file, name, purpose)
+    if "tasks_file" not in document:
+        raise UserError(f"{split_file}: is not a split file of programming tasks")
     tasks = load_code_tasks(Path(split_file).parent / document["tasks_file"]).tasks
     ids = verified_ids(split_file, document, list(map(_item, tasks.values())))
     return CodeTaskSet({task_id: tasks[task_id] for task_id in ids[name]})

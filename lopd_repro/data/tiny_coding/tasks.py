@@ -26,7 +26,8 @@ from lopd_repro.errors import UserError
 from lopd_repro.files import digest_text
 
 DEFAULT_SIZES: dict[str, int] = {"train": 480, "validation": 96, "test": 96}
-N_CASES = 6
+# A program on standard input runs anew for every case, a function once for all.
+N_CASES = {"stdin": 3, "function": 6}
 _KEPT = 8
 _MAX_DRAWS = 1000
 
@@ -91,7 +92,7 @@ def _cases(rng: random.Random, task: CodeTask) -> tuple[CodeCase, ...] | None:
     """Tests that tell all conventions apart; None where these draws do not."""
     _, own = FAMILIES[task.family]
     value = read_statement(task).value
-    drawn = [own.draw(rng, value) for _ in range(N_CASES)]
+    drawn = [own.draw(rng, value) for _ in range(N_CASES[task.kind])]
     stdin = task.kind == "stdin"
     given = [" ".join(map(str, item)) if stdin else item for item in drawn]
 
