@@ -21,6 +21,7 @@ ADAPTER_MODULES = (
     "lopd_repro.conformance.composer",
     "lopd_repro.conformance.environments",
     "lopd_repro.conformance.acebench",
+    "lopd_repro.conformance.livecodebench",
     "lopd_repro.conformance.bfcl",
 )
 """Modules that expose `ENTRIES` (and perhaps `SOURCES`); one that is missing covers nothing."""

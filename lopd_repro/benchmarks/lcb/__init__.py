@@ -1,0 +1,1 @@
+"""LiveCodeBench (code generation): extraction, grading, a mini-suite, and the official scorer."""

@@ -1,0 +1,1 @@
+"""What runs inside the sandbox, started as a script; standard library only."""
