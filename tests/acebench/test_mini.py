@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import threading
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -86,9 +85,15 @@ def test_rows_do_not_depend_on_the_order_of_completion(tmp_path: Path) -> None:
 
 
 def test_many_conversations_are_in_flight(tmp_path: Path) -> None:
-    with stub(lambda request: Slow(0.02, right(request))) as server:
-        make(limit=8, in_flight=16).run(server.endpoint, tmp_path, tmp_path)
-    assert server.most_at_once >= 8
+    together = threading.Barrier(8)
+
+    def waiting(request: Asked) -> Action:
+        if request.index < 8:
+            together.wait(30)  # an error unless eight requests are open at once
+        return right(request)
+
+    rows, _ = run(make(limit=8, in_flight=8), waiting, tmp_path)
+    assert {row["score"] for row in rows} == {1.0}
 
 
 @pytest.mark.parametrize(
@@ -138,10 +143,9 @@ def test_lasting_trouble_refuses_the_cell_and_keeps_the_rest(
 def test_a_dead_endpoint_is_given_up_soon(tmp_path: Path) -> None:
     with stub(right) as server:
         endpoint = server.endpoint
-    start = time.monotonic()
-    with pytest.raises(UserError, match="of 60 tasks"):
+    with pytest.raises(UserError, match=r"failed on \d+ of 60 tasks") as failed:
         make(in_flight=4).run(endpoint, tmp_path, tmp_path)
-    assert time.monotonic() - start < 3
+    assert int(str(failed.value).split("failed on ")[1].split()[0]) < 20
 
 
 def test_a_slow_answer_is_a_failure_not_a_score(tmp_path: Path) -> None:
