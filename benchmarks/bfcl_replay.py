@@ -33,25 +33,30 @@ def passed(bench: Bfcl, given: dict[str, list[list[str]]]) -> dict[str, int]:
 
 
 def differing(left: Bfcl, right: Bfcl, category: str) -> dict[str, int]:
-    """Number of tasks whose parts differ between two releases."""
-    counts = {"question": 0, "initial_config": 0, "question or initial_config": 0, "truth": 0}
-    rows = [read_lines(b.source / b.release.data_file(category)) for b in (left, right)]
-    truth = [
-        read_lines(b.source / "possible_answer" / b.release.data_file(category))
-        for b in (left, right)
+    """Number of tasks of which parts differ between two releases."""
+    names = [b.release.data_file(category) for b in (left, right)]
+    sources = [b.source for b in (left, right)]
+    entries = [read_lines(s / n) for s, n in zip(sources, names, strict=True)]
+    truth = [read_lines(s / "possible_answer" / n) for s, n in zip(sources, names, strict=True)]
+    parts = sorted({part for row in (*entries[0], *entries[1]) for part in row})
+    found = [
+        {part for part in parts if _text(a, part) != _text(b, part)}
+        for a, b in zip(*entries, strict=True)
     ]
-    for a, b in zip(*rows, strict=True):
-        question, state = (_differ(a, b, part) for part in ("question", "initial_config"))
-        counts["question"] += question
-        counts["initial_config"] += state
-        counts["question or initial_config"] += question or state
-    counts["truth"] = sum(_differ(a, b, "ground_truth") for a, b in zip(*truth, strict=True))
-    return counts
+    return {
+        "question": sum("question" in d for d in found),
+        "initial state": sum("initial_config" in d for d in found),
+        "either": sum(bool(d & {"question", "initial_config"}) for d in found),
+        "any part": sum(map(bool, found)),
+        "ground truth": sum(
+            _text(a, "ground_truth") != _text(b, "ground_truth")
+            for a, b in zip(*truth, strict=True)
+        ),
+    }
 
 
-def _differ(left: dict[str, Any], right: dict[str, Any], part: str) -> bool:
-    assert left["id"] == right["id"]
-    return json.dumps(left.get(part)) != json.dumps(right.get(part))
+def _text(row: dict[str, Any], part: str) -> str:
+    return json.dumps(row.get(part), sort_keys=True)
 
 
 def main() -> None:

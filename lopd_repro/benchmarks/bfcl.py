@@ -26,6 +26,7 @@ from lopd_repro.benchmarks.bfcl_data import (
     find_environment,
     task_ids,
 )
+from lopd_repro.benchmarks.bfcl_mini import TASKS_PER_CATEGORY
 from lopd_repro.benchmarks.bfcl_results import FINISHED, Results
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_json, write_text
@@ -115,7 +116,7 @@ class Bfcl:
         self.environment = self._environment()
         self.source = self.folder / "data" / "mini" if mini else self.environment.package / "data"
         self._prefix = "BFCL_v3" if mini else self.release.prefix
-        count = None if mini else OFFICIAL_TASKS
+        count = TASKS_PER_CATEGORY if mini else OFFICIAL_TASKS
         everything = [
             task
             for category in settings.categories

@@ -96,12 +96,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def task_ids(folder: Path, prefix: str, category: str, count: int | None) -> list[str]:
+def task_ids(folder: Path, prefix: str, category: str, count: int) -> list[str]:
     """A category's ids, checked against its possible answers and the expected number."""
     path = folder / f"{prefix}_{category}.json"
     ids = [str(row.get("id")) for row in read_lines(path)]
     answers = [str(row.get("id")) for row in read_lines(folder / "possible_answer" / path.name)]
-    if count is not None and len(ids) != count:
+    if len(ids) != count:
         raise UserError(f"{path}: holds {len(ids)} tasks, expected {count}")
     wrong = [task for task in ids if task.rpartition("_")[0] != category]
     if wrong or len(set(ids)) != len(ids):

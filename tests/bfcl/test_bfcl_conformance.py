@@ -37,7 +37,7 @@ def test_an_absent_environment_is_no_failure(
 
 
 def test_recorded_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The recorded cases hold; the same with three of them falsified is noticed."""
+    """Of the recorded cases exactly the three that were falsified differ."""
     path = GOLDEN / "bfcl_entry_eval.json"
     if not path.is_file():
         pytest.skip(f"{path} is absent")
@@ -47,8 +47,6 @@ def test_recorded_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         pytest.skip(str(error))
     cases = json.loads(path.read_text())["cases"]
     cases += json.loads((GOLDEN / "bfcl_multi_turn_checker.json").read_text())["cases"]
-    write_golden(tmp_path, cases)
-    assert run(tmp_path, load_registry()) == 0
     failing = [case for case in cases if not case["official"]["valid"]]
     passing = [case for case in cases if case["official"]["valid"]]
     failing[0]["official"]["error_type"] = "multi_turn:other"
@@ -58,4 +56,6 @@ def test_recorded_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert run(tmp_path, load_registry()) == 1
     said = capsys.readouterr().out.splitlines()[-2]
     assert "values 3.00e+00" in said
-    assert passing[0]["name"] in said
+    changed = [case for case in cases if case in (failing[0], failing[-1], passing[0])]
+    names = ", ".join(f"{case['name']} {case['id']}" for case in changed)
+    assert f"(differing: {names})" in said

@@ -164,6 +164,14 @@ def test_ground_truth_passes_and_fails_without_its_last_call(tmp_path: Path, rel
 
 
 @needs_v3
+def test_every_mini_task_passes_with_its_ground_truth(tmp_path: Path) -> None:
+    bench = Bfcl(Settings(MODEL, suite="mini"), FOLDER)
+    rows = bench.judge({task: answers(t) for task, t in truths_of(bench).items()}, tmp_path)
+    assert [row["task_id"] for row in rows if row["score"] != 1] == []
+    assert len(checked_rows(rows, bench.expected(), "bfcl")) == 4 * 24
+
+
+@needs_v3
 def test_olmo3_speaks_to_the_chat_endpoint(tmp_path: Path) -> None:
     """Tools, calls and results as chat messages; reasoning is left out of what the model sees."""
     settings = {

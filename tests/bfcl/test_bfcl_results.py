@@ -165,7 +165,7 @@ def test_data_folders_are_checked_and_copied(tmp_path: Path) -> None:
         task_ids(source, "BFCL_v3", "multi_turn_base", 4)
     _data(source, [BASE[0], BASE[0]], [BASE[0], BASE[0]])
     with pytest.raises(UserError, match="and differ"):
-        task_ids(source, "BFCL_v3", "multi_turn_base", None)
+        task_ids(source, "BFCL_v3", "multi_turn_base", 2)
 
 
 def test_a_missing_or_other_environment_says_how_to_make_it(tmp_path: Path) -> None:
