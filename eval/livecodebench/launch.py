@@ -10,7 +10,8 @@ The job names the repository, a step, and files for what goes in and out, all JS
   every program on all tests, in parallel; each verdict is on disk as soon as it is known.
 
 The official code stays as it is. `datasets`, which only its loader of the hub's data needs, and
-`anthropic`, which only Claude's prompts need, are not imported. What programs print past the official capture goes nowhere.
+`anthropic`, which only Claude's prompts need, are not imported. What programs print past the
+official capture goes nowhere.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def score(job: dict[str, Any]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
-    results = Path(job["out"]).open("a")
+    out = Path(job["out"])
+    out.touch()
 
     def one(sample: dict[str, Any]) -> dict[str, Any]:
         program = sample.get("program")
@@ -114,9 +116,8 @@ def score(job: dict[str, Any]) -> None:
             row = None
         process.join()
         if row is not None:
-            with lock:
-                results.write(json.dumps(row) + "\n")
-                results.flush()
+            with lock, out.open("a") as file:
+                file.write(json.dumps(row) + "\n")
 
     context = multiprocessing.get_context("fork")
     lock = multiprocessing.Lock()

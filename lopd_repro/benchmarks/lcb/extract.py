@@ -34,8 +34,9 @@ def official(text: str, style: Style = "OpenAIChat") -> str | None:
 def strict(text: str) -> str:
     """The last closed block that is marked as Python, else the last closed block without a mark.
 
-    A block opens at a line of at least three backticks and an optional mark. It closes at a line of
-    as many backticks, or behind the last line of code where they end that line. "" if there is none.
+    A block opens at a line of at least three backticks and an optional mark. It closes at a line
+    of as many backticks, or behind the last line of code where they end that line. "" if there is
+    none.
     """
     marked, plain = "", ""
     mark: str | None = None

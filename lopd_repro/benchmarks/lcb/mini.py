@@ -15,7 +15,7 @@ from typing import Any
 from lopd_repro.benchmarks.lcb.questions import WINDOWS
 from lopd_repro.data.coding.schema import CodeCase, CodeTask
 from lopd_repro.data.splits import normalise_text
-from lopd_repro.data.tiny_coding import FAMILIES, sample_task
+from lopd_repro.data.tiny_coding import FAMILIES, sample_task, solution
 from lopd_repro.files import digest_text, write_text
 
 SEED = 6
@@ -67,7 +67,7 @@ def official_row(task: CodeTask, window: str, index: int) -> dict[str, Any]:
         "question_id": task.task_id,
         "contest_id": f"mini-{window}-{index}",
         "contest_date": day.isoformat(),
-        "starter_code": task.starter,
+        "starter_code": "" if stdin else f"{solution(task).splitlines()[0]}\n    ",
         "difficulty": "easy",
         "public_test_cases": json.dumps(tests[:_PUBLIC]),
         "private_test_cases": json.dumps(tests[_PUBLIC:]),

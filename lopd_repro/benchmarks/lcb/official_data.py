@@ -109,7 +109,8 @@ def load(folder: Path, window: str) -> list[Question]:
     manifest: dict[str, Any] = read_json(folder / "manifest.json")
     if manifest.get("revision") != REVISION:
         raise UserError(
-            f"{folder}: made from revision {manifest.get('revision')!r}, pinned is {REVISION}; {HOW}"
+            f"{folder}: made from revision {manifest.get('revision')!r}, "
+            f"pinned is {REVISION}; {HOW}"
         )
     if manifest.get("sha256", {}).get(window) != digest_file(path):
         raise UserError(f"{path}: was changed after it was made; {HOW}")

@@ -30,7 +30,6 @@ from typing import Any
 
 WRONG = -2
 DIED = -5
-_MOST_OUTPUT = 1 << 26
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 
 
@@ -128,6 +127,8 @@ class Clerk:
         self.stdin = job["fn_name"] is None
         self.codes: list[Any] = []
         self.given = -1
+        longest = max((room(expected) for _, expected in tests), default=0)
+        self.most = 12 * longest + (1 << 20)  # a character takes at most 12 bytes of JSON
         self.broken = "" if self.stdin else _broken(tests)
         self.report: dict[str, Any] | None = None
         self.started = time.monotonic()
@@ -187,9 +188,8 @@ class Clerk:
                 if not part:
                     return "died"
                 data += part
-                if len(data) > _MOST_OUTPUT + len(json.dumps(self.tests)):
-                    self._note_flood()
-                    return "reported"
+                if len(data) > self.most:
+                    return "died"
                 while len(data) >= 8 and len(data) >= 8 + (size := int.from_bytes(data[:8])):
                     message = json.loads(bytes(data[8 : 8 + size]))
                     del data[: 8 + size]
@@ -208,18 +208,12 @@ class Clerk:
             return True
         return len(self.codes) == len(self.tests) or WRONG in self.codes
 
-    def _note_flood(self) -> None:
-        """An output far longer than any right one is wrong without being read."""
-        self.codes.append(WRONG)
-        self.report = {"alarm": False}
-        if not self.stdin:
-            self.report = {"codes": [*self.codes[:-1], False]}
-
     def _answer(self, message: dict[str, Any]) -> None:
         if "next" in message:
             self.given += 1
-            given = self.tests[self.given][0]
-            self._send({"broken": self.broken} if self.broken else {"input": given})
+            given, expected = self.tests[self.given]
+            given = {"input": given, "room": room(expected)}
+            self._send({"broken": self.broken} if self.broken else given)
         elif "called" in message:
             self._send({"expected": self.tests[self.given][1]})
         elif "output" in message and len(self.codes) <= self.given:
@@ -228,8 +222,13 @@ class Clerk:
             except Exception:
                 self._send({"code": "broken"})
                 return
-            self.codes.append(True if right else WRONG)
-            self._send({"code": self.codes[-1]})
+            self._judged(right)
+        elif "flood" in message and len(self.codes) <= self.given:
+            self._judged(False)
+
+    def _judged(self, right: bool) -> None:
+        self.codes.append(True if right else WRONG)
+        self._send({"code": self.codes[-1]})
 
     def _send(self, value: dict[str, Any]) -> None:
         try:
@@ -249,6 +248,11 @@ def _broken(tests: list[Any]) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def room(expected: str) -> int:
+    """How long a printed text may be: far longer than any that equals the expected one."""
+    return (1 << 20) + 64 * len(expected)
 
 
 def same_output(printed: str, expected: str) -> bool:

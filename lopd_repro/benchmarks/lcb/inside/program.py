@@ -7,7 +7,8 @@ happens in one process, under the standard library's names and with part of `os`
 odd verdicts that follow from this are the official ones, and are kept.
 
 Departures: tests come one at a time from the process outside, which also compares printed output;
-returned values are compared here, because their own `__eq__` has a say.
+output that is longer than any right one could be is not handed over. Returned values are compared
+here, because their own `__eq__` has a say.
 """
 
 from __future__ import annotations
@@ -162,6 +163,7 @@ def as_function(code: str) -> str:
             guard = body[-1]
             if ast.unparse(guard.test).strip() == "__name__ == '__main__'":
                 body = [*body[:-1], *guard.body]
+        imports: list[ast.stmt]
         imports = [one for one in body if isinstance(one, ast.Import | ast.ImportFrom)]
         rest = [one for one in body if not isinstance(one, ast.Import | ast.ImportFrom)]
         nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -202,15 +204,15 @@ def _standard_input(
     function = _member(_load(as_function(job["code"]), timer), WRAPPER)
     for _ in range(job["tests"]):
         channel.send({"next": True})
-        text = channel.receive()["input"]
+        given = channel.receive()
+        text, room = given["input"], given["room"]
         timer.start()
         faulthandler.enable()
         timer.start()
         with _captured() as stream:
             try:
-                with _fed(text):
-                    with suppress(SystemExit):
-                        function()
+                with _fed(text), suppress(SystemExit):
+                    function()
                 timer.stop()
             except Exception as error:
                 timer.stop()
@@ -219,7 +221,10 @@ def _standard_input(
                 timer.stop()
                 faulthandler.disable()
             text = stream.getvalue()
-        channel.send({"output": text})
+        if _len(text) > room and _len(text := text.strip()) > room:
+            channel.send({"flood": True})
+        else:
+            channel.send({"output": text})
         answer = channel.receive()["code"]
         if answer == "broken":
             raise ValueError("the outputs cannot be compared")
@@ -330,8 +335,8 @@ def _fed(text: str) -> Iterator[None]:
     old.readlines = lambda *_: text.split("\n")
     old.readline = lambda *_: next(lines)
     real_open = builtins.open
-    sys.stdin = _Text(text)  # type: ignore[assignment]
-    builtins.open = lambda *_, **__: _File(text)  # type: ignore[assignment,misc]
+    sys.stdin = _Text(text)
+    builtins.open = lambda *_, **__: _File(text)  # type: ignore[assignment]
     try:
         yield
     finally:
