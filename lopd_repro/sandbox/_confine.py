@@ -79,6 +79,14 @@ def map_users_of(pid: int) -> None:
         _write(f"/proc/{pid}/{name}", text)
 
 
+def prefer_to_kill() -> None:
+    """If the machine runs out of memory, what is inside goes first."""
+    try:
+        _write("/proc/self/oom_score_adj", "500")
+    except OSError:
+        return
+
+
 def _write(path: str, text: str, folder: int | None = None) -> None:
     descriptor = os.open(path, os.O_WRONLY, dir_fd=folder)
     try:

@@ -14,6 +14,7 @@ import atexit
 import gc
 import io
 import os
+import random
 import sys
 import traceback
 import types
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 RAISED = 0xFFFFFFFF
 SOURCE = "program.py"
 _TEXT = 2000
+_TRACE = 8000
 
 
 def frame(kind: int, content: bytes) -> bytes:
@@ -57,6 +59,7 @@ def _main_module() -> dict[str, Any]:
     module.__dict__["__file__"] = SOURCE
     sys.modules["__main__"] = module
     sys.argv[:] = [SOURCE]
+    random.seed(0)  # a verdict, and a run that is resumed, should not depend on chance
     return module.__dict__
 
 
@@ -82,7 +85,7 @@ def run_stdin(code: str, results: int) -> None:
         try:
             _send(results, frame(RAISED, _describe(error)))
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-            traceback.print_exception(error)
+            print("".join(traceback.format_exception(error))[-_TRACE:], end="", file=sys.stderr)
         except BaseException:
             pass
     try:

@@ -123,9 +123,9 @@ def adopt_orphans() -> None:
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def hide_memory() -> None:
-    """No debugger and no /proc access for other processes of the same user."""
-    prctl(_PR_SET_DUMPABLE, 0)
+def hide_memory(hide: bool = True) -> None:
+    """No debugger and no /proc access for other processes of the same user, nor for itself."""
+    prctl(_PR_SET_DUMPABLE, 0 if hide else 1)
 
 
 def no_new_privileges() -> None:

@@ -383,6 +383,7 @@ def _middle(
         if control.recv(1) != b"M":
             os._exit(1)
 
+    _confine.prefer_to_kill()
     in_force = _confine.enter_namespaces(set(config["layers"]), map_users)
     if os.geteuid() != 0 or "user-namespace" not in in_force:
         control.send(b"-")

@@ -101,7 +101,8 @@ def _decode(item: Any, depth: int) -> Any:
     if key == "b":
         return bytes.fromhex(inside)
     if key == "c":
-        return complex(*(float.fromhex(part) for part in inside))
+        real, imaginary = inside
+        return complex(float.fromhex(real), float.fromhex(imaginary))
     if key == "d":
         return {_decode(k, depth): _decode(v, depth) for k, v in inside}
     if key == "o":

@@ -43,6 +43,7 @@ from lopd_repro.sandbox._supervisor import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _CHUNK = 1 << 16
@@ -102,7 +103,7 @@ def serve(config: dict[str, Any], in_force: set[str], requests: _socket.socket) 
         job, answer = (int.from_bytes(content[i : i + 4], sys.byteorder) for i in (0, 4))
         if os.fork() == 0:
             requests.close()
-            _guard(lambda job=job, answer=answer: keep(config, in_force, proc, job, answer))
+            _guard(answer, lambda: keep(config, in_force, proc, job, answer))  # noqa: B023
         os.close(job)
         os.close(answer)
         with suppress(ChildProcessError):
@@ -120,9 +121,13 @@ def _open_proc() -> int | None:
     return os.open("/proc", os.O_PATH | os.O_DIRECTORY)
 
 
-def _guard(work: Any) -> None:
+def _guard(answer: int, work: Callable[[], None]) -> None:
+    """Run `work` in a forked process, which never returns to the parent's code."""
     try:
         work()
+    except BaseException as error:
+        text = f"{type(error).__name__}: {error}"
+        os.write(answer, marshal.dumps({"cases": [], "record": {}, "failure": text}))
     finally:
         os._exit(1)
 
@@ -142,7 +147,9 @@ def keep(config: dict[str, Any], outer: set[str], proc: int | None, job: int, an
         wanted.discard("pid-namespace")
     if not root and "user-namespace" in outer and proc is not None:
         wanted.add("user-namespace")
+    kernel.hide_memory(False)  # which would also keep this process from writing its own maps
     own = _confine.enter_namespaces(wanted, lambda: None, proc)
+    kernel.hide_memory()
     in_force = (outer - {"pid-namespace", "mount-namespace"}) | own
     folder = None
     if "mount-namespace" in own:
@@ -155,7 +162,7 @@ def keep(config: dict[str, Any], outer: set[str], proc: int | None, job: int, an
         config["scratch"], config["writable"] = folder, [folder]
     pid = os.fork()
     if pid == 0:
-        _guard(lambda: Warden(config, in_force, job, answer).work())
+        _guard(answer, lambda: Warden(config, in_force, job, answer).work())
     os.close(job)
     os.close(answer)
     os.waitpid(pid, 0)
@@ -254,7 +261,7 @@ class Run:
         self.frames = bytearray()
         self.raised = b""
         self.done = 0
-        self.cap_broken = False
+        self.broken = ""
 
     def work(self) -> None:
         stdin = self._input()
@@ -334,7 +341,7 @@ class Run:
                 if descriptor == self.handle:
                     return ""
                 self._take(descriptor)
-            if self.cap_broken:
+            if self.broken:
                 return "output"
 
     @staticmethod
@@ -362,7 +369,8 @@ class Run:
             self._read_frames()
         else:
             self.output[name] += data[: self.room]
-            self.cap_broken = self.cap_broken or len(data) > self.room
+            if len(data) > self.room:
+                self.broken = "too much output"
             self.room = max(0, self.room - len(data))
         return True
 
@@ -371,7 +379,7 @@ class Run:
             kind = int.from_bytes(self.frames[:4], "little")
             size = int.from_bytes(self.frames[4:8], "little")
             if size > self.warden.job["output_kb"] * 1024:
-                self.cap_broken = True
+                self.broken = "too much output"
                 return
             if len(self.frames) < 8 + size:
                 return
@@ -383,7 +391,7 @@ class Run:
                 self.done += 1
                 self.warden.cases.append({"verdict": "ok", "value": content})
             else:
-                self.cap_broken = True
+                self.broken = "it wrote what no program's report can be"
                 return
 
     def _end(self, pid: int, reason: str) -> tuple[int, float, int]:
@@ -407,7 +415,7 @@ class Run:
         name = self.raised.partition(b"\n")[0]
         if reason == "timeout" or code == -signal.SIGXCPU:
             verdict = "timeout"
-        elif reason or self.cap_broken:
+        elif reason or self.broken:
             verdict = "refused"
         elif name == b"MemoryError":
             verdict = "memory"
@@ -421,7 +429,7 @@ class Run:
             "verdict": verdict,
             "code": code,
             "raised": self.raised,
-            "output_capped": self.cap_broken,
+            "broken": self.broken,
             "cpu_seconds": cpu,
             "memory_kb": memory_kb,
             "stdout": bytes(self.output["stdout"]),

@@ -64,6 +64,7 @@ _BOOT = (
 )
 _START_SECONDS = 60.0
 MOST_CODE = 1 << 20
+LOST = "the process that watched the program ended"
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,9 @@ class JobResult:
     reruns: int = 0
 
     @property
-    def timed_out(self) -> bool:
-        return any(case.verdict == "timeout" for case in self.cases)
+    def unsure(self) -> bool:
+        """Whether the machine may be to blame, so that it must come again to count."""
+        return any(case.verdict == "timeout" or case.detail == LOST for case in self.cases)
 
 
 class Executor:
@@ -256,8 +258,8 @@ class Executor:
         results: list[JobResult | None] = [None] * len(jobs)
         for number, result in self._batch(list(enumerate(jobs)), self.workers):
             results[number] = result
-        late = [n for n, result in enumerate(results) if result is not None and result.timed_out]
-        for number in late:
+        again = [n for n, result in enumerate(results) if result is not None and result.unsure]
+        for number in again:
             for _, result in self._batch([(number, jobs[number])], 1):
                 results[number] = replace(result, reruns=1)
         return [result for result in results if result is not None]
@@ -364,7 +366,7 @@ def _refuse(job: Job) -> str:
 
 def _result(job: Job, text: bytes) -> JobResult:
     if not text:
-        raise SandboxError("executor: a job ended without an answer")
+        return JobResult((CaseResult("crash", detail=LOST),) * len(job.inputs))
     answer = marshal.loads(text)
     if answer["failure"]:
         raise SandboxError(f"executor: {answer['failure']}")
@@ -376,8 +378,7 @@ def _result(job: Job, text: bytes) -> JobResult:
 def _case(job: Job, raw: dict[str, Any]) -> CaseResult:
     verdict, value = raw["verdict"], None
     detail = raw.get("raised", b"").decode("utf-8", "replace").replace("\n", ": ", 1)
-    if raw.get("output_capped"):
-        detail = "too much output"
+    detail = raw.get("broken") or detail
     if "value" in raw:
         try:
             value = decode(raw["value"])
