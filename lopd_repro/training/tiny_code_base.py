@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from lopd_repro.data.coding.schema import CodeTask
+from lopd_repro.data.coding.schema import CodeTask, CodeTaskSet
 from lopd_repro.data.tiny_coding import (
     FAMILIES,
     GOLD,
@@ -31,7 +31,7 @@ from lopd_repro.errors import UserError
 from lopd_repro.models.chat import ChatCodec
 from lopd_repro.rollout.coding import CodePrompts, code_opening, fenced
 from lopd_repro.rollout.domain import Domain
-from lopd_repro.rollout.engine import RolloutEngine
+from lopd_repro.rollout.engine import RolloutEngine, SamplingParams
 from lopd_repro.rollout.heads import Context, TextContext, build_head
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
 from lopd_repro.training.tiny_base import Document, TinyShape, build_model
@@ -119,14 +119,24 @@ def reference_contexts(
     return [TextContext(before + program + after) for program in shown]
 
 
-def measure(
+def measure_code_base(
     engine: RolloutEngine,
     codec: ChatCodec,
     domain: Domain,
-    plan: EvaluationPlan,
-    references: Sequence[Context],
+    tasks: CodeTaskSet,
+    sampling: SamplingParams,
+    settings: CodeCorpusSettings,
+    seed: int,
+    repeats: int = 1,
 ) -> dict[str, dict[str, float]]:
-    """Scores without and with a reference, as `evaluate.summary` gives them."""
+    """Scores on tiny tasks without and with a reference, as `evaluate.summary` gives them.
+
+    `settings` has the texts around a reference.
+    """
+    plan = EvaluationPlan(tuple(tasks.tasks), repeats, seed, sampling)
+    references = reference_contexts(
+        list(tasks.tasks.values()), settings.reference_before, settings.reference_after, seed
+    )
     return {
         "base": summary(evaluate(engine, codec, domain, plan)),
         "with_reference": summary(evaluate(engine, codec, domain, plan, references)),

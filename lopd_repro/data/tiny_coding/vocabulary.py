@@ -1,7 +1,8 @@
 """The closed vocabulary of the tiny programming tasks, for a word-level tokenizer.
 
-What stays constant in a program's line is one token; variables, names and numbers are the same
-tokens in statements and programs, so that copying them is copying token ids.
+What stays constant in a statement or in a program's line is one token; variables, names and
+numbers are the same tokens in both, so that copying them is copying token ids. (A word with its
+leading space would not do: ` a` would take the head off ` ages`.)
 """
 
 from __future__ import annotations
@@ -20,14 +21,12 @@ def vocabulary(extra_texts: Iterable[str] = ()) -> list[str]:
     """Tokens in a fixed order, each once; words of `extra_texts` (prompts) come last."""
     tokens = [*FENCES, "\n    ", "\n"]
     tokens += [*NAMES, *NUMBERS, *TEXTS, *WORDS, *map(str, VALUES)]
-    statements: list[str] = list(extra_texts)
     for topic in TOPICS.values():
         lines = [topic.opening, *topic.pre_steps, *topic.post_steps, topic.plain]
         lines += [family.core for family in topic.families]
+        lines += [text for family in topic.families for text in family.templates]
         for line in lines:
             tokens += [part for part in _SLOT.split(line) if part]
-        for family in topic.families:
-            statements += [part for text in family.templates for part in _SLOT.split(text)]
-    for text in statements:
+    for text in extra_texts:
         tokens += _WORD.findall(text)
     return list(dict.fromkeys(tokens))
