@@ -72,9 +72,9 @@ class MiniSuite:
     name = "acebench"
     scorer = SCORER
 
-    def __init__(self, folder: Path, settings: MiniSettings, data: str = DATA) -> None:
+    def __init__(self, folder: Path, settings: MiniSettings) -> None:
         self.settings = settings
-        self.data = data
+        self.data = f"{DATA}, user: {self.user}"
         tasks, self._answers, digest = read_suite(folder)
         self._tasks: dict[str, Task] = {}
         for category in settings.categories:

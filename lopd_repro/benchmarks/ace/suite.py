@@ -10,7 +10,7 @@ from typing import Any
 
 from lopd_repro.benchmarks.ace.demonstrate import play
 from lopd_repro.benchmarks.ace.goals import KINDS, Goal
-from lopd_repro.benchmarks.ace.tasks import CATEGORIES, Category, Task, read_task, sample_task
+from lopd_repro.benchmarks.ace.tasks import CATEGORIES, Task, read_task, sample_task
 from lopd_repro.errors import UserError
 from lopd_repro.files import digest_text, write_text
 
@@ -93,8 +93,3 @@ def _answer(task: Task, goals: list[Goal]) -> dict[str, Any]:
 
 def _lines(rows: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
-
-
-def of_category(tasks: list[Task], category: Category) -> list[Task]:
-    """The tasks of one category."""
-    return [task for task in tasks if task.category == category]
