@@ -7,18 +7,45 @@ from typing import Any
 
 from lopd_repro.errors import UserError
 
+DOMAINS = ("tool_use", "coding")
+
 _RUN = ("prompts", "environment", "engine", "chat", "sampling")
+# Sections of a domain that take the place of the shared ones instead of being laid over them.
+_WHOLE = ("backbones", "tasks", "base_model", "prompts", "environment", "benchmarks")
+
+
+def domains(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The whole configuration of every domain that is asked for.
+
+    Tool use is described by the configuration's own keys; the section `coding` holds what
+    differs there.
+    """
+    shared = _without(config, "coding")
+    found = {"tool_use": {**shared, "domain": "tool_use"}}
+    if "coding" in config:
+        found["coding"] = {**_over(shared, config["coding"], _WHOLE), "domain": "coding"}
+    return found
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any], whole: tuple[str, ...]) -> Any:
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(below.get(key), Mapping)
+        merged[key] = _over(below[key], value, ()) if both and key not in whole else value
+    return merged
 
 
 def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, Any]:
     """Settings of a job; `name` is the backbone (base_model) or the method (train)."""
-    shared = {key: config[key] for key in _RUN}
+    domain = {"domain": config.get("domain", "tool_use")}
+    shared = {**domain, **{key: config[key] for key in _RUN}}
     if job == "tasks":
         variant = config["environment"].get("variant", "envscaler")
-        return {**_without(config["tasks"], "data_label"), "variant": variant}
+        return {**domain, **_without(config["tasks"], "data_label"), "variant": variant}
     if job == "base_model":
         own, base = config["backbones"][name], config["base_model"]
         return {
+            **domain,
             **_without(base, "conversations"),
             "training": {**base["training"], **own.get("training", {})},
             "shape": own["shape"],

@@ -11,21 +11,37 @@ from lopd_repro.workflow import methods, slices, sources
 
 REGISTRY = methods.Registry(config)
 
+# Each domain's whole configuration, and the domain that a backbone belongs to.
+DOMAINS = slices.domains(config)
+DOMAIN_OF = {name: d for d, own in DOMAINS.items() for name in own["backbones"]}
+
 
 wildcard_constraints:
+    domain="|".join(slices.DOMAINS),
     backbone="[A-Za-z0-9_.-]+",
     method="[A-Za-z0-9_]+",
     seed=r"\d+",
 
 
-def settings(job, name=None):
-    """A job's slice of the configuration as one JSON argument; the name defaults to the backbone."""
+def domain_of(wildcards):
+    return getattr(wildcards, "domain", None) or DOMAIN_OF[wildcards.backbone]
+
+
+def settings(job, name=None, domain=None):
+    """A job's slice of its domain's configuration as one JSON argument; the name defaults to the
+    backbone."""
 
     def slice_text(wildcards):
+        own = DOMAINS[domain or domain_of(wildcards)]
         chosen = name or getattr(wildcards, "backbone", "")
-        return json.dumps(slices.slice_for(config, job, chosen), sort_keys=True)
+        return json.dumps(slices.slice_for(own, job, chosen), sort_keys=True)
 
     return slice_text
+
+
+def splits(wildcards):
+    """The splits of a job's domain."""
+    return f"{RESULTS}/tasks/{domain_of(wildcards)}/splits.json"
 
 
 def source(module, *files):
@@ -35,21 +51,22 @@ def source(module, *files):
 
 def backbones(kind):
     """Pattern of the backbones that come from one kind of source; matches nothing if none does."""
-    names = [n for n, b in config["backbones"].items() if b["source"] == kind]
+    names = [
+        name
+        for own in DOMAINS.values()
+        for name, backbone in own["backbones"].items()
+        if backbone["source"] == kind
+    ]
     return "|".join(map(re.escape, names)) or "(?!)"
 
 
-def run_folder(method, domain="tool_use"):
+def run_folder(method, domain="{domain}"):
     return f"{RESULTS}/runs/{domain}/{{backbone}}/{method}/seed{{seed}}"
 
 
 def method_inputs(name):
     wanted = {file: METHOD_FILES[file] for file in REGISTRY[name].inputs}
-    return {
-        "splits": rules.tasks.output.splits,
-        "model": rules.base_model.output.model,
-        **wanted,
-    }
+    return {"splits": splits, "model": rules.base_model.output.model, **wanted}
 
 
 def method_outputs(name):
@@ -67,7 +84,7 @@ def method_params(name):
     return {
         "settings": settings("train", name),
         "file": method.file,
-        "state": f"{RESULTS}/state/tool_use/{{backbone}}/{name}/seed{{seed}}",
+        "state": f"{RESULTS}/state/{{domain}}/{{backbone}}/{name}/seed{{seed}}",
         "source": source("lopd_repro.commands.train", method.file),
         "inputs": lambda wildcards, input: " ".join(
             f"--input {file}={input[file]}" for file in method.inputs
@@ -76,18 +93,18 @@ def method_params(name):
 
 
 def method_log(name):
-    return f"{RESULTS}/logs/train/{{backbone}}/{name}/seed{{seed}}.log"
+    return f"{RESULTS}/logs/train/{{domain}}/{{backbone}}/{name}/seed{{seed}}.log"
 
 
 def method_benchmark(name):
-    return f"{RESULTS}/benchmarks/train/{{backbone}}/{name}/seed{{seed}}.tsv"
+    return f"{RESULTS}/benchmarks/train/{{domain}}/{{backbone}}/{name}/seed{{seed}}.tsv"
 
 
-def evaluations(methods, benchmarks=()):
-    """Evaluation files of all backbones and seeds: the test split, and the named benchmarks."""
+def evaluations(methods, benchmarks, domain="tool_use"):
+    """Files of all backbones and seeds of a domain: the named benchmarks' rows."""
     return expand(
-        [rules.evaluate_envscaler.output[0], *map(benchmark_rows, benchmarks)],
-        backbone=config["backbones"],
+        [benchmark_rows(name, domain) for name in benchmarks],
+        backbone=DOMAINS[domain]["backbones"],
         method=methods,
         seed=config["seeds"],
     )
@@ -96,6 +113,11 @@ def evaluations(methods, benchmarks=()):
 def conversation_settings(name):
     text = json.dumps(slices.conversations_slice(config, name), sort_keys=True)
     return lambda wildcards: text
+
+
+def benchmarks_of(domain, *names):
+    """Those of the names that the configuration runs in a domain."""
+    return [name for name in names if name in DOMAINS.get(domain, {}).get("benchmarks", {})]
 
 
 def benchmark_rows(name, domain="tool_use"):
@@ -108,7 +130,7 @@ def benchmark_inputs(name, domain="tool_use", **more):
 
 def benchmark_params(name, domain="tool_use"):
     def benchmark_settings(wildcards):
-        chosen = slices.benchmark_slice(config, name, wildcards.backbone)
+        chosen = slices.benchmark_slice(DOMAINS[domain], name, wildcards.backbone)
         return json.dumps(chosen, sort_keys=True)
 
     folder = Path("eval", name)
@@ -132,7 +154,7 @@ def benchmark_times(name):
     )
 
 
-def table_settings(methods):
+def table_settings(methods, domain="tool_use"):
     text = json.dumps(
         {
             "scale": config["scale"],
@@ -140,7 +162,7 @@ def table_settings(methods):
             "preset": config["preset"],
             "backbones": {
                 name: {"label": b["label"], "paper_backbone": b["paper_backbone"]}
-                for name, b in config["backbones"].items()
+                for name, b in DOMAINS[domain]["backbones"].items()
             },
             "methods": {name: REGISTRY[name].label for name in methods},
             "seeds": config["seeds"],

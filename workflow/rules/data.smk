@@ -5,11 +5,14 @@ What every run waits for has priority over runs that need less.
 
 TASKS = f"{RESULTS}/tasks/tool_use"
 
-# Conversations in the forms of benchmarks, for tiny backbones; made by the rules in eval/.
-CONVERSATIONS = {
-    name: f"{RESULTS}/conversations/{name}.jsonl"
-    for name in config.get("base_model", {}).get("corpus", {}).get("conversations", {})
-}
+
+def conversations(wildcards):
+    """Conversations in the forms of benchmarks, for tiny backbones; made by the rules in eval/."""
+    corpus = DOMAINS[domain_of(wildcards)]["base_model"]["corpus"]
+    return {
+        name: f"{RESULTS}/conversations/{name}.jsonl"
+        for name in corpus.get("conversations", {})
+    }
 
 
 rule tasks:
@@ -25,7 +28,7 @@ rule tasks:
     conda:
         "../envs/lopd_repro.yaml"
     params:
-        settings=settings("tasks"),
+        settings=settings("tasks", domain="tool_use"),
         source=source("lopd_repro.commands.tasks"),
     shell:
         "python -m lopd_repro tasks --settings {params.settings:q} --out $(dirname {output.splits:q})"
@@ -34,8 +37,8 @@ rule tasks:
 
 rule base_model:
     input:
-        splits=rules.tasks.output.splits,
-        conversations=list(CONVERSATIONS.values()),
+        splits=splits,
+        conversations=lambda wildcards: list(conversations(wildcards).values()),
     output:
         model=directory(f"{RESULTS}/backbones/{{backbone}}/model"),
         report=f"{RESULTS}/backbones/{{backbone}}/report.json",
@@ -51,7 +54,10 @@ rule base_model:
     params:
         settings=settings("base_model"),
         source=source("lopd_repro.commands.base_model"),
-        conversations=[f"--conversations={n}={f}" for n, f in CONVERSATIONS.items()],
+        conversations=lambda wildcards: [
+            f"--conversations={name}={file}"
+            for name, file in conversations(wildcards).items()
+        ],
     shell:
         "python -m lopd_repro base-model --settings {params.settings:q} --splits {input.splits:q}"
         " {params.conversations:q} --out {output.model:q} --report {output.report:q} > {log:q} 2>&1"
@@ -78,7 +84,7 @@ rule import_smollm2:
 
 rule bank:
     input:
-        splits=rules.tasks.output.splits,
+        splits=splits,
         model=rules.base_model.output.model,
     output:
         bank=f"{RESULTS}/backbones/{{backbone}}/bank.jsonl",
@@ -101,7 +107,7 @@ rule bank:
 
 rule cold_start:
     input:
-        splits=rules.tasks.output.splits,
+        splits=splits,
         model=rules.base_model.output.model,
         bank=rules.bank.output.bank,
         retrieved=rules.bank.output.retrieved,

@@ -3,7 +3,7 @@
 
 rule demonstrations:
     input:
-        splits=rules.tasks.output.splits,
+        splits=splits,
         model=rules.base_model.output.model,
         bank=rules.bank.output.bank,
     output:
@@ -24,7 +24,7 @@ rule demonstrations:
 
 rule skills:
     input:
-        splits=rules.tasks.output.splits,
+        splits=splits,
         model=rules.base_model.output.model,
     output:
         skills=f"{RESULTS}/backbones/{{backbone}}/skills.jsonl",

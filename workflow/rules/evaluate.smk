@@ -30,7 +30,7 @@ rule evaluate_envscaler:
     conda:
         "../envs/lopd_repro.yaml"
     params:
-        settings=settings("evaluate"),
+        settings=settings("evaluate", domain="tool_use"),
         source=source("lopd_repro.commands.evaluate"),
     shell:
         "python -m lopd_repro evaluate --settings {params.settings:q} --splits {input.splits:q}"

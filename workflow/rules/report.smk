@@ -1,6 +1,6 @@
 """Tables and comparisons."""
 
-TABLE1_BENCHMARKS = [n for n in ("bfcl", "acebench") if n in config["benchmarks"]]
+TABLE1_BENCHMARKS = ["envscaler", *benchmarks_of("tool_use", "bfcl", "acebench")]
 
 
 rule table1:
@@ -32,7 +32,9 @@ rule table1:
 
 rule controls:
     input:
-        evaluations=evaluations(["vanilla", "lopd", *REGISTRY.controls()]),
+        evaluations=evaluations(
+            ["vanilla", "lopd", *REGISTRY.controls()], ["envscaler"]
+        ),
     output:
         report(f"{RESULTS}/controls.csv", category="Controls"),
     log:
