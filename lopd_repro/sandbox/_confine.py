@@ -130,6 +130,10 @@ class Lock:
         self.has_seccomp = "seccomp" in layers and _seccomp.supported()
         self.ruleset = self._ruleset() if "landlock" in layers else None
         self.keep = self._capability()
+        self.gate = bool(config["endpoint"]) and "network-namespace" not in in_force
+        self.questions = 0  # descriptor of the gate, once the lock is applied
+        if self.gate and not self.has_seccomp:
+            raise RefusedError("an endpoint needs a network namespace or seccomp; both are refused")
 
     def _ruleset(self) -> _landlock.Ruleset | None:
         config = self.config
@@ -209,10 +213,13 @@ class Lock:
             own_pid=None if signals else os.getpid(),
             attributes=self.inside or self.uid is not None,
             shared_objects="ipc-namespace" in self.in_force and self.config["sockets"],
+            gate=self.gate,
         )
         try:
-            _seccomp.install(code)
-        except OSError:
+            self.questions = _seccomp.install(code, gate=self.gate)
+        except OSError as error:
+            if self.gate:
+                raise RefusedError(f"the system refuses a gate to the endpoint ({error})") from None
             return False
         return True
 

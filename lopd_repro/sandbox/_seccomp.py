@@ -4,7 +4,8 @@ Denied always: namespaces, mounts, tracing and limits of other processes, kernel
 keys, opening files by handle, io_uring (it makes sockets past any filter). Denied on request:
 all sockets, signals to others, changes of modes and times, shared System V objects. A denied
 call fails with EPERM (ENOSYS where libc then takes another way), so that programs see an
-ordinary error. Socket pairs, which go nowhere, are allowed.
+ordinary error. Socket pairs, which go nowhere, are allowed. With a gate, `connect` is answered
+by another process (see `_gate`), and no other call can reach an address.
 
 The program is classic BPF: every instruction is (code, jump if true, jump if false, value).
 """
@@ -16,13 +17,16 @@ import ctypes
 from lopd_repro.sandbox._kernel import check, libc, machine
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_ALLOW, _KILL, _ERRNO, _ASK = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
 _EPERM, _ENOSYS = 1, 38
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _X32 = 0x40000000
 _NAMESPACE_FLAGS = 0x7E020000
 _SECCOMP_SET_MODE_FILTER = 1
+_NEW_LISTENER = 8
+_MSG_FASTOPEN = 0x20000000
+_AF_INET, _SOCK_STREAM, _IPPROTO_TCP, _TYPE_MASK = 2, 1, 6, 15
 _SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 # name: number on x86_64, number on aarch64; from 424 on they are the same everywhere.
@@ -120,6 +124,15 @@ _ATTRIBUTES = {
     "removexattrat": (466, 466),
     "file_setattr": (469, 469),
 }
+_SERVERS = {
+    "bind": (49, 200),
+    "listen": (50, 201),
+    "accept": (43, 202),
+    "accept4": (288, 242),
+}
+# Calls that can connect by a flag, and which argument holds it.
+_FAST_OPEN = {"sendto": (44, 206, 3), "sendmsg": (46, 211, 2), "sendmmsg": (307, 269, 3)}
+_CONNECT = (42, 203)
 _SOCKET, _CLONE, _PRLIMIT = (41, 198), (56, 220), (302, 261)
 _KILL_CALL, _TGKILL = (62, 129), (234, 131)
 
@@ -142,12 +155,18 @@ def supported() -> bool:
 
 
 def program(
-    families: frozenset[int], *, own_pid: int | None, attributes: bool, shared_objects: bool
+    families: frozenset[int],
+    *,
+    own_pid: int | None,
+    attributes: bool,
+    shared_objects: bool,
+    gate: bool = False,
 ) -> list[tuple[int, int, int, int]]:
     """The filter's instructions.
 
     `families` are the address families a socket may have. With `own_pid`, signals go to that
-    process alone. `attributes` and `shared_objects` allow what they name.
+    process alone. `attributes` and `shared_objects` allow what they name. With `gate`, TCP
+    sockets are allowed whatever `families` says, and `connect` is asked for.
     """
     architecture, column = _ARCHITECTURES[machine]
     code = [
@@ -163,6 +182,8 @@ def program(
         denied |= _OTHER_PROCESSES
     if not attributes:
         denied |= _ATTRIBUTES
+    if gate:
+        denied |= _SERVERS
     if not shared_objects:
         denied |= _SHARED_OBJECTS
     for table, answer in ((denied, _EPERM), (_ABSENT, _ENOSYS)):
@@ -170,10 +191,12 @@ def program(
             if numbers[column]:
                 code += [(_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, _ERRNO | answer)]
 
-    def by_argument(number: int, tests: list[tuple[int, int]], otherwise: int) -> None:
+    def by_argument(
+        number: int, tests: list[tuple[int, int]], otherwise: int, argument: int = 0
+    ) -> None:
         """For one call: the first test (jump code, value) that holds allows or denies it."""
         deny_if_true = otherwise == _ALLOW
-        block = [(_LOAD, 0, 0, _FIRST_ARGUMENT)]
+        block = [(_LOAD, 0, 0, _FIRST_ARGUMENT + 8 * argument)]
         for jump, value in tests:
             block += [(jump, 0, 1, value)]
             block += [(_RETURN, 0, 0, _ERRNO | _EPERM if deny_if_true else _ALLOW)]
@@ -184,7 +207,13 @@ def program(
     deny = _ERRNO | _EPERM
     by_argument(_CLONE[column], [(_ANY_BIT, _NAMESPACE_FLAGS)], _ALLOW)
     by_argument(_PRLIMIT[column], [(_EQUAL, 0)], deny)
-    by_argument(_SOCKET[column], [(_EQUAL, family) for family in sorted(families)], deny)
+    if gate:
+        code += _tcp_only(_SOCKET[column])
+        code += [(_EQUAL, 0, 1, _CONNECT[column]), (_RETURN, 0, 0, _ASK)]
+        for call in _FAST_OPEN.values():
+            by_argument(call[column], [(_ANY_BIT, _MSG_FASTOPEN)], _ALLOW, call[2])
+    else:
+        by_argument(_SOCKET[column], [(_EQUAL, family) for family in sorted(families)], deny)
     if own_pid is not None:
         for numbers in (_KILL_CALL, _TGKILL):
             by_argument(numbers[column], [(_EQUAL, own_pid)], deny)
@@ -192,13 +221,33 @@ def program(
     return code
 
 
-def install(code: list[tuple[int, int, int, int]]) -> None:
-    """Lay the filter on this process for good. Needs `no_new_privileges` before."""
+def _tcp_only(number: int) -> list[tuple[int, int, int, int]]:
+    """`socket` with (AF_INET, SOCK_STREAM with any flags, 0 or TCP) is allowed, else denied."""
+    return [
+        (_EQUAL, 0, 10, number),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_EQUAL, 0, 6, _AF_INET),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT + 8),
+        (_AND, 0, 0, _TYPE_MASK),
+        (_EQUAL, 0, 3, _SOCK_STREAM),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT + 16),
+        (_EQUAL, 2, 0, 0),
+        (_EQUAL, 1, 0, _IPPROTO_TCP),
+        (_RETURN, 0, 0, _ERRNO | _EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def install(code: list[tuple[int, int, int, int]], *, gate: bool = False) -> int:
+    """Lay the filter on this process for good. Needs `no_new_privileges` before.
+
+    Returns the descriptor on which the gate's questions arrive, or 0.
+    """
     instructions = (_Instruction * len(code))(*[_Instruction(*line) for line in code])
     filter_program = _Program(len(code), instructions)
-    check(
-        libc.syscall(
-            _SYS_SECCOMP[machine], _SECCOMP_SET_MODE_FILTER, 0, ctypes.byref(filter_program)
-        ),
+    flags = _NEW_LISTENER if gate else 0
+    number = _SYS_SECCOMP[machine]
+    return check(
+        libc.syscall(number, _SECCOMP_SET_MODE_FILTER, flags, ctypes.byref(filter_program)),
         "seccomp",
     )

@@ -26,6 +26,7 @@ import time
 
 from lopd_repro.sandbox import _confine
 from lopd_repro.sandbox import _kernel as kernel
+from lopd_repro.sandbox._gate import Gate
 from lopd_repro.sandbox._relay import Relay
 
 TYPE_CHECKING = False
@@ -143,6 +144,7 @@ class Watch:
         self.stdin, self.waits_to_feed = -1, False
         self.messages = bytearray()
         self.relay: Relay | None = None
+        self.gate: Gate | None = None
         self.started = time.monotonic()
         self.seconds = 0.0
 
@@ -166,13 +168,21 @@ class Watch:
             self.poll.register(descriptor, select.EPOLLIN)
         if self.config["endpoint"]:
             size = _socket.CMSG_SPACE(4)
-            _, ancillary, _, _ = ours.recvmsg(1, size)
+            what, ancillary, _, _ = ours.recvmsg(1, size)
             if ancillary:
-                listener = int.from_bytes(ancillary[0][2][:4], sys.byteorder)
-                self.relay = Relay(listener, tuple(self.config["endpoint"]), self.poll)
+                self._open_endpoint(what, int.from_bytes(ancillary[0][2][:4], sys.byteorder))
         ours.close()
         self.started = time.monotonic()
         self._feed()
+
+    def _open_endpoint(self, what: bytes, descriptor: int) -> None:
+        address = tuple(self.config["endpoint"])
+        if what == b"L":
+            self.relay = Relay(descriptor, address, self.poll)
+        else:
+            uid = self.config["uid"] if os.geteuid() == 0 else None
+            self.gate = Gate(descriptor, address, uid)
+            self.poll.register(descriptor, select.EPOLLIN)
 
     def loop(self) -> None:
         end = self.started + self.config["wall_seconds"]
@@ -182,7 +192,12 @@ class Watch:
                 self.reason = "timeout"
                 break
             for descriptor, events in self.poll.poll(left):
-                if self.relay is not None and self.relay.owns(descriptor):
+                if self.gate is not None and descriptor == self.gate.descriptor:
+                    if events & select.EPOLLHUP:  # all that could ask have ended
+                        self.poll.unregister(descriptor)
+                    else:
+                        self.gate.handle()
+                elif self.relay is not None and self.relay.owns(descriptor):
                     self.relay.handle(descriptor, events)
                 elif descriptor == self.stdin:
                     self._feed()
@@ -258,7 +273,7 @@ class Watch:
             "failure": self.failure,
             "record": self.record,
             "seconds": self.seconds,
-            "connections": self.relay.connections if self.relay is not None else 0,
+            "connections": sum(one.connections for one in (self.relay, self.gate) if one),
             **{name: bytes(data) for name, data in self.output.items()},
         }
 
@@ -387,8 +402,6 @@ def _middle(
     in_force = _confine.enter_namespaces(set(config["layers"]), map_users)
     if os.geteuid() != 0 or "user-namespace" not in in_force:
         control.send(b"-")
-    if config["endpoint"] and "network-namespace" not in in_force:
-        raise _confine.RefusedError("an endpoint needs a network namespace, which is refused here")
     pid = os.fork()
     if pid == 0:
         kernel.die_with_parent(signal.SIGKILL)
@@ -408,18 +421,18 @@ def init(
     stdin, stdout, stderr, status = channels
     if "network-namespace" in in_force and config["sockets"]:
         kernel.loopback_up()
-    if config["endpoint"]:
+    if config["endpoint"] and "network-namespace" in in_force:
         listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         listener.bind(tuple(config["endpoint"]))
         listener.listen(512)
         number = listener.fileno().to_bytes(4, sys.byteorder)
         control.sendmsg([b"L"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, number)])
         listener.close()
-    control.close()
     _confine.make_root(config, in_force)
     pid = os.fork()
     if pid == 0:
-        _as_child(lambda: program(config, in_force, channels), status)
+        _as_child(lambda: program(config, in_force, control, channels), status)
+    control.close()
     for descriptor in (stdin, stdout, stderr):
         os.close(descriptor)
     kernel.hide_memory()
@@ -475,14 +488,21 @@ def _resident_bytes() -> int:
 
 
 def program(
-    config: dict[str, Any], in_force: set[str], channels: tuple[int, int, int, int]
+    config: dict[str, Any],
+    in_force: set[str],
+    control: _socket.socket,
+    channels: tuple[int, int, int, int],
 ) -> None:
     stdin, stdout, stderr, status = channels
     os.setsid()
     for target, source in enumerate((stdin, stdout, stderr)):
         os.dup2(source, target)
     os.set_inheritable(status, False)
-    record = _confine.Lock(config, in_force).apply()
+    lock = _confine.Lock(config, in_force)
+    record = lock.apply()
+    if lock.gate:
+        questions = lock.questions.to_bytes(4, sys.byteorder)
+        control.sendmsg([b"G"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, questions)])
     os.chdir(config["scratch"])
     os.umask(0o077)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):

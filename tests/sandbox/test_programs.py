@@ -78,7 +78,7 @@ def test_a_program_cannot_pass_by_changing_the_runner(executor: Executor) -> Non
         "import builtins, gc, json, os, sys\n"
         "for module in list(sys.modules.values()):\n"
         "    for name in list(vars(module)):\n"
-        "        if name in ('same_value', 'encode', '_encode', 'dumps', '_send', 'frame', 'grade'):\n"
+        "        if name in ('same_value', 'encode', '_encode', 'dumps', '_send', 'frame'):\n"
         "            setattr(module, name, lambda *a, **k: b'true')\n"
         "builtins.all = builtins.any = lambda *a: True\n"
         "def double(x): return x\n"

@@ -125,8 +125,8 @@ def test_open_files_are_refused_unless_waived() -> None:
         ({"layers": ["walls"]}, "unknown layer 'walls'"),
         ({"layers": without("mount-namespace"), "hidden": [Path("/usr/bin")]}, "cannot be hidden"),
         (
-            {"layers": without("network-namespace"), "endpoint": "http://127.0.0.1:9"},
-            "an endpoint needs a network namespace",
+            {"layers": without("network-namespace", "seccomp"), "endpoint": "http://127.0.0.1:9"},
+            "an endpoint needs a network namespace or seccomp",
         ),
     ],
 )
@@ -191,19 +191,113 @@ print(json.dumps([right, other]))
 """
 
 
-def test_a_hundred_connections_are_kept_alive(endpoint: str) -> None:
+NO_NAMESPACES = ("landlock", "seccomp")
+ways_out = pytest.mark.parametrize(
+    "layers", [LAYERS, without("network-namespace"), NO_NAMESPACES], ids=["relay", "gate", "bare"]
+)
+
+
+@ways_out
+def test_a_hundred_connections_are_kept_alive(endpoint: str, layers: tuple[str, ...]) -> None:
     port = endpoint.split(":")[2].split("/")[0]
-    outcome = python(CLIENT, port, 100, 3, 10, endpoint=endpoint)
+    outcome = python(CLIENT, port, 100, 3, 10, endpoint=endpoint, layers=layers)
     assert outcome.verdict == "ok", outcome.stderr
     assert json.loads(outcome.stdout) == [300, []]
     assert outcome.connections == 100
 
 
-def test_long_bodies_go_through_whole(endpoint: str) -> None:
+@ways_out
+def test_long_bodies_go_through_whole(endpoint: str, layers: tuple[str, ...]) -> None:
     port = endpoint.split(":")[2].split("/")[0]
-    outcome = python(CLIENT, port, 2, 2, 500_000, endpoint=endpoint)  # 2 MB each way
+    # 2 MB each way
+    outcome = python(CLIENT, port, 2, 2, 500_000, endpoint=endpoint, layers=layers)
     assert outcome.verdict == "ok", outcome.stderr
     assert json.loads(outcome.stdout) == [4, []]
+
+
+ASYNC = """
+import asyncio, sys
+port = int(sys.argv[1])
+async def ask(i):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    body = f"number {i}".encode()
+    writer.write(b"POST /v1 HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n"
+                 b"Content-Length: %d\\r\\n\\r\\n%s" % (len(body), body))
+    answer = await reader.read()
+    writer.close()
+    return answer.endswith(body[::-1])
+async def main():
+    print(sum(await asyncio.gather(*(ask(i) for i in range(40)))))
+asyncio.run(main())
+"""
+
+
+@ways_out
+def test_clients_that_do_not_block(endpoint: str, layers: tuple[str, ...]) -> None:
+    port = endpoint.split(":")[2].split("/")[0]
+    outcome = python(ASYNC, port, endpoint=endpoint, layers=layers)
+    assert outcome.stdout == b"40\n", outcome.stderr
+
+
+@ways_out
+def test_nothing_but_the_endpoint_is_reached(endpoint: str, layers: tuple[str, ...]) -> None:
+    """Ways to an address that are no `connect`, and an address changed while it is read."""
+    port = int(endpoint.split(":")[2].split("/")[0])
+    with socket.socket() as other, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
+        for one in (other, datagram):
+            one.bind(("127.0.0.1", 0))
+            one.setblocking(False)
+        other.listen()
+        outcome = python(
+            SNEAK,
+            port,
+            other.getsockname()[1],
+            datagram.getsockname()[1],
+            endpoint=endpoint,
+            layers=layers,
+        )
+        assert outcome.stdout.endswith(b"end\n"), outcome.stderr
+        with pytest.raises(BlockingIOError):
+            other.accept()
+        with pytest.raises(BlockingIOError):
+            datagram.recv(10)
+
+
+SNEAK = """
+import ctypes, socket, struct, sys, threading, time
+port, other, datagram = map(int, sys.argv[1:])
+def attempt(work):
+    try: work()
+    except OSError: pass
+def fast_open():
+    socket.socket().sendto(b"x", 0x20000000, ("127.0.0.1", other))
+def udp():
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", datagram))
+def sixth():
+    socket.create_connection(("::ffff:127.0.0.1", other), 1)
+def server():
+    one = socket.socket(); one.bind(("127.0.0.1", 0)); one.listen()
+for work in (fast_open, udp, sixth, server): attempt(work)
+libc = ctypes.CDLL(None)
+address = ctypes.create_string_buffer(struct.pack("=H", 2) + struct.pack("!H", port) +
+                                      bytes([127, 0, 0, 1]) + bytes(8), 16)
+going = True
+def swap():
+    while going:
+        address[2:4] = struct.pack("!H", other)
+        address[2:4] = struct.pack("!H", port)
+threading.Thread(target=swap).start()
+for _ in range(100):
+    one = socket.socket()
+    libc.connect(one.fileno(), address, 16)
+    try:
+        assert one.getpeername()[1] == port
+    except OSError:
+        pass
+    one.close()
+going = False
+print("end")
+"""
 
 
 def test_a_dead_endpoint_refuses_like_any_other() -> None:
