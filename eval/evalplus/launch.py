@@ -6,6 +6,7 @@ JOB.json holds a step and its parts (see `Part`); every part is one dataset.
 
 - `prompts` writes `prompts.json`: for each task the messages that the package's own code generation
   sends to an OpenAI endpoint. Its client library is replaced by one that writes the messages down.
+- `sanitize` writes `programs.json`: what the package's sanitizer makes of every answer.
 - `score` writes `scores.json`: the package's sanitizer on every answer, then its `evaluate` on the
   distinct programs, then once more, alone, on those that ran out of time or died.
 
@@ -78,7 +79,7 @@ def main(arguments: list[str]) -> int:
     # Ground truth is pickled in the package's cache: a fresh one, so that none is ever stale.
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     stand_in("datasets", load_dataset=None)
-    steps = {"prompts": prompts, "score": score}
+    steps = {"prompts": prompts, "sanitize": extract, "score": score}
     importlib.import_module("evalplus.evaluate")
     for values in job["parts"]:
         part = Part(**values)
@@ -159,6 +160,17 @@ def prompts(part: Part, folder: Path, parallel: int) -> None:
 _ERRORS = ("RateLimitError", "APIConnectionError", "APIError")
 
 
+# --- sanitize --------------------------------------------------------------------------------
+
+
+def extract(part: Part, folder: Path, parallel: int) -> None:
+    """Programs out of answers; here an empty entry point is none given."""
+    answers = [json.loads(line) for line in Path(part.answers).read_text().splitlines()]
+    importlib.import_module("evalplus.sanitize")
+    found = [sanitize((answer["text"], answer["entry_point"] or None)) for answer in answers]
+    (folder / "programs.json").write_text(json.dumps(found))
+
+
 # --- score -----------------------------------------------------------------------------------
 
 
@@ -199,7 +211,7 @@ def sanitized(answers: list[dict[str, str]], parallel: int) -> list[tuple[str, s
     return [known[a["text"], a["entry_point"]] for a in answers]
 
 
-def sanitize(given: tuple[str, str], seconds: float = 120.0) -> tuple[str, str]:
+def sanitize(given: tuple[str, str | None], seconds: float = 120.0) -> tuple[str, str]:
     """One text; what the sanitizer cannot bear is no program, for the reason that is returned."""
 
     def stop(*_: Any) -> None:

@@ -22,6 +22,7 @@ ADAPTER_MODULES = (
     "lopd_repro.conformance.environments",
     "lopd_repro.conformance.acebench",
     "lopd_repro.conformance.livecodebench",
+    "lopd_repro.conformance.evalplus",
     "lopd_repro.conformance.bfcl",
 )
 """Modules that expose `ENTRIES` (and perhaps `SOURCES`); one that is missing covers nothing."""

@@ -120,6 +120,15 @@ class Package:
             }
         return messages, inputs
 
+    def sanitize(self, texts: Sequence[tuple[str, str]]) -> list[str]:
+        """What the sanitizer makes of (text, entry point) pairs; "" is no entry point."""
+        names = {f"text/{i}": name for i, (_, name) in enumerate(texts)}
+        problems = [{"task_id": task, "entry_point": name} for task, name in names.items()]
+        answers = [(f"text/{i}", text) for i, (text, _) in enumerate(texts)]
+        part = Part("texts", "humaneval", problems)
+        with self._launched("sanitize", [part], {"texts": answers}) as (folder, _):
+            return [program for program, _ in _read(folder / "texts" / "programs.json")]
+
     def score(
         self, parts: Sequence[Part], answers: Mapping[str, Sequence[tuple[str, str]]]
     ) -> dict[str, list[Verdict]]:

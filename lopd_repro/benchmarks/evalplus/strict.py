@@ -31,6 +31,7 @@ _AS_SETS = frozenset(
      "larg_nnum", "intersection_array", "find_dissimilar", "Diff")
 )  # fmt: skip
 _NOT_NONE = frozenset(("check_str", "text_match_three", "text_starta_endb"))
+_CALL = "call_the_solution"
 _TOLERANCE, _RELATIVE = 1e-6, 1e-7
 _REFERENCE_SECONDS = 120.0
 
@@ -78,13 +79,7 @@ def read_strictly(
             for limit, group in _by_limit(part, wanted, references).items():
                 executor.limits = replace(_LIMITS, cpu_seconds=limit, wall_seconds=10 * limit)
                 jobs = [
-                    Job(
-                        "function",
-                        program + part.suffix.get(task, ""),
-                        arguments[task],
-                        problems[task]["entry_point"],
-                        stop=True,
-                    )
+                    _job(program + part.suffix.get(task, ""), problems[task], arguments[task], True)
                     for task, program in group
                 ]
                 for (task, program), result in zip(group, executor.run(jobs), strict=True):
@@ -135,6 +130,18 @@ def _arguments(
     return [list(one) for one in (base if base_only else [*base, *plus])]
 
 
+def _job(code: str, problem: Problem, arguments: list[list[Any]], stop: bool = False) -> Job:
+    """The program in an empty namespace, as the official scorer loads it."""
+    name = problem["entry_point"]
+    loader = (
+        "_space = {}\n"
+        f"exec(compile({code!r}, 'solution.py', 'exec', dont_inherit=True), _space)\n"
+        f"_solution = _space[{name!r}]\n"
+        f"def {_CALL}(*arguments):\n    return _solution(*arguments)\n"
+    )
+    return Job("function", loader, arguments, _CALL, stop)
+
+
 @dataclass(frozen=True)
 class _Reference:
     values: tuple[Any, ...]
@@ -149,11 +156,10 @@ def _references(
 ) -> dict[str, _Reference]:
     executor.limits = _LIMITS
     jobs = [
-        Job(
-            "function",
+        _job(
             problem["prompt"] + problem["canonical_solution"],
+            problem,
             arguments[problem["task_id"]],
-            problem["entry_point"],
         )
         for problem in problems
     ]
