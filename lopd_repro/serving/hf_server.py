@@ -19,6 +19,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 
 from lopd_repro.errors import UserError
@@ -277,6 +278,11 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = 512
+
+    def server_bind(self) -> None:
+        """Bind without the base class's look-up of the host's name."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
 
 
 def main() -> int:
