@@ -42,6 +42,9 @@ CHOICES = {
     "overflow": ("refuse", "zero"),
 }
 
+# What the official code fixes; a cell made with another value says so.
+OFFICIAL: dict[str, Any] = {"history": "official", "steps_per_turn": 20, "max_new_tokens": 4096}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -127,7 +130,8 @@ class Bfcl:
             CATEGORIES
         )
         package = f"bfcl-eval {self.release.version}"
-        self.scorer = package
+        changed = [f"{k} {getattr(settings, k)}" for k, v in OFFICIAL.items() if self._differs(k, v)]
+        self.scorer = f"{package}, {', '.join(changed)}" if changed else package
         self.data = (
             f"mini-suite (BFCL {self.release.name} form)"
             if mini
@@ -135,6 +139,10 @@ class Bfcl:
         )
         if self.partial:
             self.data = f"partial: {len(self.ids)} tasks of {self.data}"
+
+    def _differs(self, setting: str, official: Any) -> bool:
+        found = getattr(self.settings, setting)
+        return bool(found != official) and (setting, self.release.name) != ("history", "v4")
 
     def expected(self) -> list[tuple[str, int]]:
         """Every task once, category by category."""
