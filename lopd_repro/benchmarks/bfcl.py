@@ -130,7 +130,9 @@ class Bfcl:
             CATEGORIES
         )
         package = f"bfcl-eval {self.release.version}"
-        changed = [f"{k} {getattr(settings, k)}" for k, v in OFFICIAL.items() if self._differs(k, v)]
+        changed = [
+            f"{k} {getattr(settings, k)}" for k, v in OFFICIAL.items() if self._differs(k, v)
+        ]
         self.scorer = f"{package}, {', '.join(changed)}" if changed else package
         self.data = (
             f"mini-suite (BFCL {self.release.name} form)"
