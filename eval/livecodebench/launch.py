@@ -100,6 +100,7 @@ def score(job: dict[str, Any]) -> None:
                 for name, value in metadata[0].items()
             },
             "seconds": time.monotonic() - started,
+            "timeout": timeout,
             "limit": (timeout + 1) * len(json.loads(given["input_output"])["inputs"]) + 5,
         }
 

@@ -4,7 +4,7 @@
 
 The official scorer has no limit on memory and files a global time-out like a crash, as [-2] with
 error code -5 ('compile error' in its summaries): here it is told by the time it took, and time-outs
-of either kind are scored once more, alone, before they count.
+of every kind are scored once more, alone, before they count.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ REPOSITORY = Repository(
     option="benchmark.repository",
     variable="LOPD_LIVECODEBENCH_REPO",
 )
-_TIME = -3
+_TIME, _ERROR = -3, -4
+_EMPTY = "Error during testing: "
 _REMEDY = (
     "make it with: python -m venv .environments/livecodebench && "
     ".environments/livecodebench/bin/pip install -r eval/livecodebench/requirements.txt"
@@ -124,7 +125,7 @@ class Package:
                 "do": "score",
                 "rows": str(folder / "rows.jsonl"),
                 "samples": str(folder / "samples.json"),
-                "timeout": settings.timeout_seconds,
+                "timeout": _whole(settings.timeout_seconds),
                 "workers": settings.workers,
             }
             outcome = self._launch(folder, job, settings)
@@ -168,9 +169,18 @@ def _given(sample: OfficialSample) -> dict[str, Any]:
     given: dict[str, Any] = {"key": sample.key, "question_id": sample.question_id}
     given["program" if sample.is_program else "text"] = sample.text
     if sample.timeout_seconds is not None:
-        seconds = sample.timeout_seconds  # the official code takes whole seconds
-        given["timeout"] = int(seconds) if seconds == int(seconds) else seconds
+        given["timeout"] = _whole(sample.timeout_seconds)
     return given
+
+
+def _whole(seconds: float) -> int:
+    """Seconds as the official alarm takes them."""
+    if seconds != int(seconds) or seconds < 1:
+        raise UserError(
+            f"benchmark.grader.timeout_seconds: found {seconds}, allowed with the official "
+            "scorer: whole seconds"
+        )
+    return int(seconds)
 
 
 def _scored(row: dict[str, Any]) -> Scored:
@@ -179,7 +189,13 @@ def _scored(row: dict[str, Any]) -> Scored:
     ended = "reported"
     if error == DIED:
         ended = "global_timeout" if row["seconds"] >= row["limit"] else "died"
-    late = ended == "global_timeout" or error == _TIME
+    # A time-out before the first test is filed as an error with an empty text.
+    loading = (
+        error == _ERROR
+        and row["metadata"].get("error_message") == _EMPTY
+        and row["seconds"] >= row["timeout"]
+    )
+    late = ended == "global_timeout" or error == _TIME or loading
     detail = str(row["metadata"].get("error", ""))[:300]
     return Scored(Verdict(codes, error, detail, ended, late, row["seconds"]), row["program"])
 

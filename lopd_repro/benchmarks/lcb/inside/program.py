@@ -50,10 +50,16 @@ GONE_FROM_OS = (
 )  # fmt: skip
 GONE_MODULES = ("ipdb", "joblib", "resource", "psutil", "tkinter")
 TIME_LIMIT, RUN_TIME = -3, -4
+_DELIVERY_SECONDS = 0.5
 
 # Taken before a program can replace them.
 _read, _write, _exit, _len, _from_bytes = os.read, os.write, os._exit, len, int.from_bytes
-_setitimer, _loads, _encode = signal.setitimer, json.loads, json.JSONEncoder().encode
+_signal, _setitimer, _loads, _encode = (
+    signal.signal,
+    signal.setitimer,
+    json.loads,
+    json.JSONEncoder().encode,
+)
 
 
 class AlarmTimeoutException(Exception):  # noqa: N818 - its name is looked for in its repr
@@ -349,8 +355,11 @@ def _fed(text: str) -> Iterator[None]:
 def _deliver(results: list[Any]) -> None:
     """Send the results through the standard library's own messages, as the official worker does.
 
-    What cannot be pickled, or builtins that a program has broken, kill that worker unheard.
+    What cannot be pickled, or builtins that a program has broken, kill that worker unheard. If they
+    make it loop instead, the timer's signal ends this process.
     """
+    _signal(signal.SIGVTALRM, signal.SIG_DFL)
+    _setitimer(signal.ITIMER_VIRTUAL, _DELIVERY_SECONDS)
     ends = os.pipe()
     sender, receiver = (Connection(ends[1], readable=False), Connection(ends[0], writable=False))
     sender.send(results)
