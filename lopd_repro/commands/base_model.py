@@ -119,13 +119,15 @@ def run(args: argparse.Namespace) -> int:
     for attempt in range(gate.attempts):
         rows: list[dict[str, Any]] = []
         corpus = build_corpus(codec, texts, corpus_settings, forbidden, seed + attempt)
+        recorded_documents = []
         for name, share in corpus_settings.conversations.items():
             if name not in conversations:
                 raise UserError(f"base_model.corpus.conversations: no --conversations {name}=FILE")
             count = round(share * corpus_settings.documents)
-            corpus += conversation_documents(codec, conversations[name], count)
+            recorded_documents += conversation_documents(codec, conversations[name], count)
         model = build_model(shape, tokenizer, seed + attempt)
-        train(model, corpus, training, tokenizer.pad_token_id, special, seed + attempt, rows.append)
+        ids = tokenizer.pad_token_id, special
+        train(model, corpus, training, *ids, seed + attempt, rows.append, recorded_documents)
         measured = _measure(model, codec, prompts, settings, args.splits)
         print(f"base model, attempt {attempt + 1}: {measured}", file=sys.stderr, flush=True)
         if gate.passed(measured):
