@@ -50,7 +50,7 @@ def _leave_out(name: str, *members: str) -> None:
 
 
 def prompts(job: dict[str, Any]) -> None:
-    """Messages by question_id, and the tests as the official scorer is given them."""
+    """Messages by question_id."""
     from lcb_runner.benchmarks.code_generation import CodeGenerationProblem
     from lcb_runner.lm_styles import LMStyle
     from lcb_runner.prompts.code_generation import format_prompt_generation
@@ -69,12 +69,7 @@ def score(job: dict[str, Any]) -> None:
     from lcb_runner.lm_styles import LMStyle
     from lcb_runner.utils.extraction_utils import extract_code
 
-    tests = {}
-    for row in _read(job["rows"]):
-        if "input_output" in row:
-            tests[row["question_id"]] = {"input_output": row["input_output"]}
-        else:
-            tests[row["question_id"]] = CodeGenerationProblem(**row).get_evaluation_sample()
+    rows = {row["question_id"]: row for row in _read(job["rows"])}
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
@@ -86,7 +81,9 @@ def score(job: dict[str, Any]) -> None:
         if program is None:
             program = extract_code(sample["text"], LMStyle[STYLE])
         timeout = sample.get("timeout", job["timeout"])
-        given = tests[sample["question_id"]]
+        given = rows[sample["question_id"]]
+        if "input_output" not in given:
+            given = CodeGenerationProblem(**given).get_evaluation_sample()
         started = time.monotonic()
         codes, metadata = official.evaluate_generations_by_problem(
             ([program], given, False, timeout)

@@ -179,4 +179,4 @@ def test_both_forms_of_private_tests() -> None:
     assert parse_question(packed(row["private_test_cases"]), "v5").problem == plain.problem
     for bad in (packed(json.loads), packed(3), {**row, "private_test_cases": "###"}):
         with pytest.raises(UserError, match="its tests cannot be read"):
-            parse_question(bad, "v5")
+            _ = parse_question(bad, "v5").problem

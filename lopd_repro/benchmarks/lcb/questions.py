@@ -51,27 +51,31 @@ WINDOWS = {
 
 @dataclass(frozen=True)
 class Question:
-    """What a model is asked, and the tests that judge its program."""
+    """What a model is asked; `row` holds the tests, which are large and unpacked on demand."""
 
     task_id: str
     window: str
     content: str
     starter_code: str
     day: date
-    problem: Problem
     row: dict[str, Any]
+
+    @property
+    def problem(self) -> Problem:
+        """The tests that judge a program, unpacked anew each time; `UserError` if unreadable."""
+        return problem_of(self.row)
 
 
 def read_questions(path: Path, window: str) -> list[Question]:
     """The problems of one window's file, in its order; `UserError` for whatever is not right."""
+    questions = []
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    questions.append(parse_question(_row(line, f"{path}:{number}"), window))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    questions = []
-    for number, line in enumerate(lines, 1):
-        if line:
-            questions.append(parse_question(_row(line, f"{path}:{number}"), window))
     ids = {question.task_id for question in questions}
     if len(ids) != len(questions):
         raise UserError(f"{path}: a question_id comes twice")
@@ -92,7 +96,19 @@ def contest_day(row: dict[str, Any]) -> date:
 
 
 def parse_question(row: dict[str, Any], window: str) -> Question:
-    """One row; public tests come before private ones, as in the official scorer."""
+    """One row."""
+    return Question(
+        str(row["question_id"]),
+        window,
+        str(row["question_content"]),
+        str(row["starter_code"]),
+        contest_day(row),
+        row,
+    )
+
+
+def problem_of(row: dict[str, Any]) -> Problem:
+    """A row's tests; public ones come before private ones, as in the official scorer."""
     task_id = str(row["question_id"])
     try:
         tests = [
@@ -104,15 +120,7 @@ def parse_question(row: dict[str, Any], window: str) -> Question:
         name = json.loads(row["metadata"]).get("func_name")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{task_id}: its tests cannot be read ({error})") from None
-    return Question(
-        task_id,
-        window,
-        str(row["question_content"]),
-        str(row["starter_code"]),
-        contest_day(row),
-        Problem(task_id, inputs, outputs, name),
-        row,
-    )
+    return Problem(task_id, inputs, outputs, name)
 
 
 def private_tests(text: str) -> list[dict[str, str]]:

@@ -34,7 +34,7 @@ from lopd_repro.stats.passk import mean_pass_at_k
 
 SUITES = ("mini", "official")
 NO_PROGRAM = "no program"
-_CHUNK = 256
+_CHUNK, _OFFICIAL_CHUNK = 256, 24  # official tests can take megabytes a problem
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ class LiveCodeBench:
             everything[window] = self._load(window, root)
         limit = settings.limit or None
         self.questions = {q.task_id: q for qs in everything.values() for q in qs[:limit]}
+        self._digests = {name: digest_json(q.row) for name, q in self.questions.items()}
         counts = {w: len(qs[:limit]) for w, qs in everything.items()}
         if len(self.questions) != sum(counts.values()):
             raise UserError("livecodebench: the windows share a question_id")
@@ -138,7 +139,8 @@ class LiveCodeBench:
         """What each problem's model is asked."""
         questions = self.questions.values()
         if self.package is not None:
-            official = self.package.prompts([question.row for question in questions])
+            nothing = {"public_test_cases": "[]", "private_test_cases": "[]"}
+            official = self.package.prompts([question.row | nothing for question in questions])
             return {question.task_id: official[question.task_id] for question in questions}
         made: dict[str, Messages] = {}
         for question in questions:
@@ -158,7 +160,7 @@ class LiveCodeBench:
         waiting = [
             (mark, *what) for mark, what in distinct.items() if (mark, 0) not in journal.rows
         ]
-        for chunk in _chunks(waiting):
+        for chunk in _chunks(waiting, _OFFICIAL_CHUNK if self.package else _CHUNK):
             verdicts = self._faithful(chunk)
             strict = self._strict(chunk)
             for mark, _, _ in chunk:
@@ -192,10 +194,8 @@ class LiveCodeBench:
     def _mark(self, task_id: str, text: str) -> str:
         # What does not change a verdict may change between two attempts.
         grader = asdict(self.settings.grader) | {"workers": 0, "batch": 0}
-        question = self.questions[task_id]
-        tests = [question.problem.inputs, question.problem.outputs, question.problem.fn_name]
         settings = [self.scorer, self.settings.strict, grader]
-        return digest_json([task_id, tests, text, settings])[:24]
+        return digest_json([self._digests[task_id], text, settings])[:24]
 
     def _row(self, key: Key, answer: Answer, graded: _Graded) -> dict[str, Any]:
         verdict = graded.verdict
@@ -266,7 +266,7 @@ def _graded(row: dict[str, Any]) -> _Graded:
 
 
 def _chunks(
-    waiting: Sequence[tuple[str, str, str]],
+    waiting: Sequence[tuple[str, str, str]], size: int
 ) -> Iterator[Sequence[tuple[str, str, str]]]:
-    for start in range(0, len(waiting), _CHUNK):
-        yield waiting[start : start + _CHUNK]
+    for start in range(0, len(waiting), size):
+        yield waiting[start : start + size]
