@@ -43,6 +43,7 @@ rule all:
     default_target: True
     input:
         f"{RESULTS}/table1.csv",
+        [f"{RESULTS}/table2.csv"] if "coding" in DOMAINS else [],
         f"{RESULTS}/controls.csv",
         f"{RESULTS}/audit/report.html",
         f"{RESULTS}/audit_reproduced/report.html",

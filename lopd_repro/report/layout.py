@@ -64,7 +64,26 @@ TABLE1 = Layout(
     ),
 )
 
-LAYOUTS = {layout.name: layout for layout in (TABLE1,)}
+TABLE2 = Layout(
+    "table2",
+    "Table 2: code",
+    "coding",
+    (
+        Metric("lcb_v5", "LCB v5", "livecodebench", "v5"),
+        Metric("lcb_v6", "LCB v6", "livecodebench", "v6"),
+        Metric("lcb_avg", "LCB avg", parts=("lcb_v5", "lcb_v6"), weights=(279.0, 131.0)),
+        Metric("humaneval_plus", "HumanEval+", "evalplus", "humaneval_plus"),
+        Metric("mbpp_plus", "MBPP+", "evalplus", "mbpp_plus"),
+        Metric(
+            "evalplus_avg",
+            "EvalPlus avg",
+            parts=("humaneval_plus", "mbpp_plus"),
+            weights=(164.0, 378.0),
+        ),
+    ),
+)
+
+LAYOUTS = {layout.name: layout for layout in (TABLE1, TABLE2)}
 
 
 def layout(name: str) -> Layout:

@@ -38,12 +38,13 @@ from lopd_repro.rollout.tool_use import ToolPrompts, tool_opening
 
 @dataclass(frozen=True)
 class TinyShape:
-    """Qwen3-architecture sizes; heads of 32."""
+    """Sizes of a tiny backbone, heads of 32; `architecture` is `qwen3`, or `olmo3` for code."""
 
     hidden: int = 128
     layers: int = 2
     feed_forward: int = 384
     max_length: int = 1024
+    architecture: str = "qwen3"
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,10 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
     domain = {"domain": config.get("domain", "tool_use")}
     shared = {**domain, **{key: config[key] for key in _RUN}}
     if job == "tasks":
-        variant = config["environment"].get("variant", "envscaler")
-        return {**domain, **_without(config["tasks"], "data_label"), "variant": variant}
+        own = {**domain, **_without(config["tasks"], "data_label")}
+        if config.get("domain") != "coding":
+            own["variant"] = config["environment"].get("variant", "envscaler")
+        return own
     if job == "base_model":
         own, base = config["backbones"][name], config["base_model"]
         return {

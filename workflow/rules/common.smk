@@ -117,7 +117,9 @@ def conversation_settings(name):
 
 def benchmarks_of(domain, *names):
     """Those of the names that the configuration runs in a domain."""
-    return [name for name in names if name in DOMAINS.get(domain, {}).get("benchmarks", {})]
+    return [
+        name for name in names if name in DOMAINS.get(domain, {}).get("benchmarks", {})
+    ]
 
 
 def benchmark_rows(name, domain="tool_use"):
@@ -129,6 +131,8 @@ def benchmark_inputs(name, domain="tool_use", **more):
 
 
 def benchmark_params(name, domain="tool_use"):
+    """Empty where the configuration does not run the benchmark: then no target asks for it."""
+
     def benchmark_settings(wildcards):
         chosen = slices.benchmark_slice(DOMAINS[domain], name, wildcards.backbone)
         return json.dumps(chosen, sort_keys=True)

@@ -35,6 +35,22 @@ rule tasks:
         " > {log:q} 2>&1"
 
 
+if "coding" in DOMAINS:
+
+    use rule tasks as coding_tasks with:
+        output:
+            tasks=f"{RESULTS}/tasks/coding/tasks.jsonl",
+            splits=f"{RESULTS}/tasks/coding/splits.json",
+            noop=f"{RESULTS}/tasks/coding/noop.json",
+        log:
+            f"{RESULTS}/logs/coding_tasks.log",
+        benchmark:
+            f"{RESULTS}/benchmarks/coding_tasks.tsv"
+        params:
+            settings=settings("tasks", domain="coding"),
+            source=source("lopd_repro.commands.tasks"),
+
+
 rule base_model:
     input:
         splits=splits,

@@ -1,0 +1,33 @@
+EVALPLUS_INSTALLED = ".environments/evalplus/installed"
+
+
+# The official package in an environment of its own. Its pins are another set than the project's.
+rule evalplus_environment:
+    input:
+        "eval/evalplus/requirements.txt",
+    output:
+        EVALPLUS_INSTALLED,
+    log:
+        ".environments/logs/evalplus.log",
+    priority: 20
+    conda:
+        f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
+    params:
+        folder=subpath(output[0], parent=True),
+    shell:
+        "(rm -rf {params.folder:q} && python -m venv {params.folder:q}"
+        " && {params.folder:q}/bin/python -m pip install --quiet --disable-pip-version-check"
+        " --no-deps --requirement {input:q} && touch {output:q}) > {log:q} 2>&1"
+
+
+use rule benchmark as evaluate_evalplus with:
+    input:
+        **benchmark_inputs("evalplus", "coding", installed=EVALPLUS_INSTALLED),
+    output:
+        benchmark_rows("evalplus", "coding"),
+    log:
+        benchmark_log("evalplus"),
+    benchmark:
+        benchmark_times("evalplus")
+    params:
+        **benchmark_params("evalplus", "coding"),
