@@ -125,10 +125,11 @@ class JobResult:
     isolation: dict[str, Any] = field(default_factory=dict)
     reruns: int = 0
 
-    @property
-    def unsure(self) -> bool:
-        """Whether the machine may be to blame, so that it must come again to count."""
-        return any(case.verdict == "timeout" or case.detail == LOST for case in self.cases)
+    def unsure(self, alone: bool) -> bool:
+        """Whether others may be to blame, so that it must come again to count."""
+        return any(
+            case.detail == LOST or (case.verdict == "timeout" and not alone) for case in self.cases
+        )
 
 
 class Executor:
@@ -258,7 +259,10 @@ class Executor:
         results: list[JobResult | None] = [None] * len(jobs)
         for number, result in self._batch(list(enumerate(jobs)), self.workers):
             results[number] = result
-        again = [n for n, result in enumerate(results) if result is not None and result.unsure]
+        alone = min(self.workers, len(jobs)) == 1
+        again = [
+            n for n, result in enumerate(results) if result is not None and result.unsure(alone)
+        ]
         for number in again:
             for _, result in self._batch([(number, jobs[number])], 1):
                 results[number] = replace(result, reruns=1)

@@ -169,6 +169,11 @@ def test_a_time_out_is_tried_again_alone(executor: Executor) -> None:
     assert [one.reruns for one in results] == [1, 0, 0]
 
 
+def test_what_ran_alone_is_not_tried_again(executor: Executor) -> None:
+    (one,) = executor.run([Job("stdin", "while True: pass", [""])])
+    assert (one.cases[0].verdict, one.reruns) == ("timeout", 0)
+
+
 def test_a_sleeper_ends_by_the_wall_clock() -> None:
     with Executor(ProgramLimits(cpu_seconds=5, wall_seconds=0.3), workers=1) as one:
         started = time.monotonic()
