@@ -30,8 +30,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lopd_repro.sandbox._values import Foreign as Foreign
 from lopd_repro.sandbox._values import ValueRefusedError, decode
-from lopd_repro.sandbox.launch import LAYERS, SandboxError, program_roots
+from lopd_repro.sandbox.launch import LAYERS, SandboxError, allowed_paths, program_roots
 
 PRELOAD = (
     "bisect",
@@ -172,16 +173,19 @@ class Executor:
         limits = self.limits
         programs = program_roots(sys.executable)
         site = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+        site = site if packages else []
+        sources: dict[str, str] = {}
+        shown = allowed_paths([*programs, *site, *map(str, readable)], sources)
         config = {
             "requests": theirs.fileno(),
-            "packages": site if packages else [],
+            "packages": site,
             "preload": [*PRELOAD, *preload],
-            "readable": [*programs, *(str(path.resolve()) for path in readable)],
+            "readable": shown,
             "programs": programs,
             "writable": [],
             "hidden": [],
             "folders": [],
-            "sources": {},
+            "sources": sources,
             "scratch": "/tmp",
             "layers": list(layers),
             "require": list(require),

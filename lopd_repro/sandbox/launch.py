@@ -166,8 +166,8 @@ def _config(
     executable = _absolute(executable)
     programs = program_roots(executable)
     sources: dict[str, str] = {}
-    shown = _paths([*map(str, readable), *programs], sources)
-    open_paths = _paths([scratch, *map(str, writable)], sources)
+    shown = allowed_paths([*map(str, readable), *programs], sources)
+    open_paths = allowed_paths([scratch, *map(str, writable)], sources)
     return {
         "command": [executable, *command[1:]],
         "environment": variables,
@@ -187,7 +187,7 @@ def _config(
     }
 
 
-def _paths(paths: Sequence[str], sources: dict[str, str]) -> list[str]:
+def allowed_paths(paths: Sequence[str], sources: dict[str, str]) -> list[str]:
     """Every path as given and as it really is; `sources` says where the former lead."""
     found: dict[str, None] = {}
     for path in paths:

@@ -181,6 +181,17 @@ def test_a_sleeper_ends_by_the_wall_clock() -> None:
         assert time.monotonic() - started < 30
 
 
+def test_installed_packages_on_request(executor: Executor) -> None:
+    code = "import numpy\ndef f(x): return numpy.array(x) * 2, numpy.float64(0.5)"
+    assert function(executor, code, [[1, 2]])[0].verdict == "crash"
+    limits = ProgramLimits(memory_mb=1024)
+    with Executor(limits, workers=1, packages=True, preload=["numpy"]) as one:
+        case = function(one, code, [[1, 2]])[0]
+    array, number = case.value
+    assert array.type_name == "numpy.ndarray" and array.value == [2, 4]
+    assert number == 0.5
+
+
 def test_code_that_cannot_be_tried(executor: Executor) -> None:
     for code in ("a\0b", "\ud800", "#" * (1 << 21)):
         assert stdin(executor, code).verdict == "refused"
