@@ -50,7 +50,7 @@ BEFORE = {
     "writes 1 MB to its output": ("import os; os.write(1, b'x' * 1_000_000)", 12),
     "prints without end": ("while True: print('x' * 10_000)", 4),
     "thread left behind": (
-        "import threading, time; threading.Thread(target=time.sleep, args=(5,), daemon=True).start()",
+        "import threading, time\n    threading.Thread(target=time.sleep, args=(5,), daemon=True).start()",
         6,
     ),
 }
@@ -192,9 +192,8 @@ def main() -> None:
     agree = sum(count["agree"] for count in table.values())
     for label, count in table.items():
         print(f"{label:28} " + "  ".join(f"{name} {n}" for name, n in count.items()))
-    print(
-        f"{agree} of {total} agree; official {official_seconds:.1f} s, strict {strict_seconds:.1f} s"
-    )
+    print(f"{agree} of {total} agree")
+    print(f"official {official_seconds:.1f} s, strict {strict_seconds:.1f} s")
     for item in disagreements:
         print(json.dumps(item))
     if arguments.out:
