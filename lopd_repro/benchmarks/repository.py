@@ -53,9 +53,7 @@ class Repository:
         """`UserError` unless the folder's files are those of the commit."""
         missing = [part for part in self.parts if not (folder / part).exists()]
         if missing:
-            raise UserError(
-                f"{self.name}: {folder} has no {missing[0]}; {self.how_to_get(folder)}"
-            )
+            raise UserError(f"{self.name}: {folder} has no {missing[0]}; {self.how_to_get(folder)}")
         found = self.tree_digest(folder)
         if found != self.digest:
             raise UserError(

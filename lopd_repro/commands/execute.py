@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of this command."""
     parser.add_argument("--code", type=Path, required=True, help="the program, a Python file")
     parser.add_argument("--tests", type=Path, required=True, help="the tests, a JSON file")
+    parser.add_argument(
+        "--stop", action="store_true", help="skip the cases after one that ends badly"
+    )
     for field in fields(ProgramLimits):
         parser.add_argument(
             f"--{field.name.replace('_', '-')}",
@@ -47,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             option = name.replace("_", "-")
             raise UserError(f"--{option}: found {value}, allowed: more than 0")
     with Executor(ProgramLimits(**values), workers=1) as executor:
-        (judgement,) = judge(executor, [Program(code, tests)])
+        (judgement,) = judge(executor, [Program(code, tests)], stop=args.stop)
     print(json.dumps(as_json(judgement)))
     return 0
 

@@ -8,6 +8,7 @@ observation-lite trace is in tool use, is its program.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from lopd_repro.sandbox.programs import Judgement, Program, Tests, judge, parse_
 
 NO_PROGRAM = "no_program"
 _UNSURE = ("timeout", "memory")
+_NO_OUTCOME = TurnOutcome("user", "", True, 0.0, record={"verdict": NO_PROGRAM})
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class CodingDomain:
         self._prompts = prompts
         self._extraction = extraction
         self._tests: dict[str, Tests] = {}
-        self._judged: dict[tuple[str, str], Judgement] = {}
+        self._judged: dict[tuple[str, str], TurnOutcome] = {}
         self._running: dict[int, str] = {}
         self._next = 0
 
@@ -101,14 +103,13 @@ class CodingDomain:
         )
         programs = [Program(code, self._tests_of(task_id)) for task_id, code in new]
         # The cases after a bad one cannot change the reward.
-        found = dict(zip(new, judge(self._executor, programs, stop=True), strict=True))
+        judgements = judge(self._executor, programs, stop=True)
+        found = {key: _outcome(key[1], j) for key, j in zip(new, judgements, strict=True)}
+        known = ChainMap(found, self._judged)
         outcomes = [
-            _outcome(code, found.get((task_id, code)) or self._judged[task_id, code])
-            if code is not None
-            else TurnOutcome("user", "", True, 0.0, record={"verdict": NO_PROGRAM})
-            for task_id, code in asked
+            _NO_OUTCOME if code is None else known[task_id, code] for task_id, code in asked
         ]
-        self._judged.update({k: j for k, j in found.items() if j.verdict not in _UNSURE})
+        self._judged |= {k: o for k, o in found.items() if o.record["verdict"] not in _UNSURE}
         return outcomes
 
     def cut(self, handles: Sequence[int]) -> list[TurnOutcome]:

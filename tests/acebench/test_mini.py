@@ -75,6 +75,14 @@ def test_right_answers_score_one_and_wrong_ones_zero(tmp_path: Path) -> None:
     assert {(row["score"], row["process"]) for row in rows} == {(0.0, 0.0)}
 
 
+def test_a_part_of_the_tasks_says_so() -> None:
+    whole, first, one_kind = make(), make(limit=2), make(categories=["multi_step"])
+    assert (whole.partial, first.partial, one_kind.partial) == (False, True, True)
+    assert whole.data.startswith("mini-suite (ACEBench agent form), ")
+    assert first.data == f"partial: 4 tasks of {whole.data}"
+    assert one_kind.data == f"partial: 30 tasks of {whole.data}"
+
+
 def test_rows_do_not_depend_on_the_order_of_completion(tmp_path: Path) -> None:
     def jumbled(request: Asked) -> Action:
         return Slow(request.index * 37 % 11 / 1000, right(request))

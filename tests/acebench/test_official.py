@@ -208,6 +208,7 @@ def test_an_official_run_goes_on_after_a_failing_endpoint(tmp_path: Path) -> Non
             },
         )
         assert len(benchmark.expected()) == 4
+        assert benchmark.partial and benchmark.data.startswith("partial: 4 tasks of ACEBench")
         # Of the first two of each category both multi-step ones name a class wrongly.
         assert "; 2 ground truths that name a class wrongly are in part" in benchmark.scorer
         assert "prompt in zh, user: person at temperature 0.7" in benchmark.data

@@ -93,6 +93,7 @@ def test_arguments_may_be_lines_of_json_and_results_unwrapped(tmp_path: Path) ->
         (record(inputs=[3], outputs=["1"]), "neither a text nor a list of lines"),
         (record(fn_name="f", inputs=[3], outputs=[1]), "no list of arguments"),
         (record(fn_name="f", inputs=["[1"], outputs=[1]), "an argument is no JSON"),
+        (record(fn_name="a b", inputs=[[1]], outputs=[[1]]), "allowed: a function's name"),
         ({"problem": "x", "tests": "{"}, "tests: is no JSON"),
         ({"problem": "x"}, "tests: is missing"),
         ({"problem": " ", "tests": STDIN["tests"]}, "problem: is missing or empty"),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lopd_repro.benchmarks.lcb import grader
 from lopd_repro.benchmarks.lcb.grader import GraderSettings, Problem, Sample, Verdict, grade
 from lopd_repro.benchmarks.lcb.inside.judge import same_output
 from lopd_repro.errors import UserError
+from lopd_repro.sandbox import LAYERS, Outcome, run
 
 DOUBLE = Problem("double", ("3\n", "5\n"), ("6\n", "10\n"))
 TWICE = Problem("twice", ("[1, 2]", "[]"), ("[2, 4]", "[]"), "twice")
@@ -214,6 +217,22 @@ def test_many_programs_in_small_batches_keep_their_order() -> None:
     problem = Problem("three", ("\n",), ("3\n",))
     verdicts = graded(problem, programs, GraderSettings(batch=3))
     assert [verdict.passed for verdict in verdicts] == [number == 3 for number in range(7)]
+
+
+def test_without_a_process_namespace_every_program_gets_a_sandbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = []
+
+    def limited(*given: Any, **named: Any) -> Outcome:
+        outcome = run(*given, **named, layers=[one for one in LAYERS if one != "pid-namespace"])
+        runs.append(len(outcome.stdout.splitlines()))
+        return outcome
+
+    monkeypatch.setattr(grader, "run", limited)
+    verdicts = graded(DOUBLE, [RIGHT, "print(6)", RIGHT], GraderSettings(workers=1))
+    assert [verdict.codes for verdict in verdicts] == [(True, True), (True, -2), (True, True)]
+    assert set(runs) == {1}
 
 
 @pytest.mark.parametrize(

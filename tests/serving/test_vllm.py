@@ -36,7 +36,7 @@ CONVERSATION: list[dict[str, Any]] = [
 ]
 
 
-def small_model(kind: str) -> Any:
+def small_model(kind: str, positions: int = 512) -> Any:
     """Random weights; heads of 32, since vLLM's CPU kernels have no smaller ones."""
     from transformers import Olmo3Config, Olmo3ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
@@ -47,7 +47,7 @@ def small_model(kind: str) -> Any:
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
         "num_key_value_heads": 2,
-        "max_position_embeddings": 512,
+        "max_position_embeddings": positions,
         "initializer_range": 0.2,
         "bos_token_id": None,
         "eos_token_id": tokenizer().eos_token_id,
@@ -137,3 +137,17 @@ def test_both_engines_answer_alike(kind: str, tmp_path: Path) -> None:
     assert len({str(one[0]) for one in finished}) >= len(finished) - 2
     assert {one[2] for one in finished} >= {"length", "stop"}
     assert [one[0] for one in answers[1][len(asked()) :]] == [400, 400, 404, 400, 400]
+
+
+def test_a_long_prompt_with_a_seed_is_answered_twice_alike(tmp_path: Path) -> None:
+    save_model(tmp_path / "model", small_model("qwen3", 8192), tokenizer())
+    settings = ServerSettings(
+        engine="vllm", temperature=1.0, startup_seconds=300.0, arguments=("--enforce-eager",)
+    )
+    body = {"model": "policy", "prompt": [20, 30, 40] * 2000, "max_tokens": 20, "seed": 5}
+    with serve(tmp_path / "model", settings, "policy", tmp_path / "log") as endpoint:
+        first, same = (ask(endpoint, "completions", body) for _ in range(2))
+        other = ask(endpoint, "completions", {**body, "seed": 6})
+    assert first[0] == same[0] == other[0] == 200
+    texts = [answer["choices"][0]["text"] for _, answer in (first, same, other)]
+    assert texts[0] == texts[1] != texts[2]

@@ -74,12 +74,14 @@ class MiniSuite:
 
     def __init__(self, folder: Path, settings: MiniSettings) -> None:
         self.settings = settings
-        self.data = f"{DATA}, user: {self.user}"
         tasks, self._answers, digest = read_suite(folder)
         self._tasks: dict[str, Task] = {}
         for category in settings.categories:
             chosen = [task for task in tasks if task.category == category]
             self._tasks |= {t.task_id: t for t in chosen[: settings.limit or None]}
+        self.partial = len(self._tasks) < len(tasks)
+        part = f"partial: {len(self._tasks)} tasks of " if self.partial else ""
+        self.data = f"{part}{DATA}, user: {self.user}"
         self._user = ChatEndpoint(settings.user) if settings.user else None
         # What does not change a result may change between two attempts.
         kept = asdict(settings) | {"in_flight": 0, "limit": 0, "repeats": 0, "categories": 0}

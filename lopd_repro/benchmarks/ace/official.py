@@ -122,9 +122,10 @@ class OfficialSuite:
             self._answers, {name: task["involved_classes"] for name, task in self._tasks.items()}
         )
         commit = repository.COMMIT[:7]
-        part = f", first {limit} of each category" if limit else ""
+        self.partial = len(self._tasks) < sum(repository.COUNTS.values())
+        part = f"partial: {len(self._tasks)} tasks of " if self.partial else ""
         self.data = (
-            f"ACEBench agent, English, {commit}{part}, multi-step prompt in "
+            f"{part}ACEBench agent, English, {commit}, multi-step prompt in "
             f"{settings.multi_step_language}, user: {_described(user) if user else 'served model'}"
         )
         touched = "count as wrong" if unmatched == "wrong" else "are in part unchecked"

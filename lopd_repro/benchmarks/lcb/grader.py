@@ -26,6 +26,8 @@ from lopd_repro.stats.passk import passed_all
 
 INSIDE = Path(__file__).resolve().parent / "inside"
 WRONG, DIED = -2, -5
+REQUIRED = ("files", "processes")
+"""Without these layers no program is run."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def _run(jobs: Sequence[tuple[int, Sample]], settings: GraderSettings) -> Outcom
         output_kb=4096,
     )
     command = [sys.executable, "-I", "-B", str(INSIDE / "judge.py"), *sorted(modules)]
-    return run(command, limits, readable=[INSIDE], stdin=bytes(data))
+    return run(command, limits, readable=[INSIDE], stdin=bytes(data), require=REQUIRED)
 
 
 def _verdict(row: dict[str, Any]) -> Verdict:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lopd_repro.benchmarks.lcb.grader import DIED, WRONG, GraderSettings, Verdict
+from lopd_repro.benchmarks.lcb.grader import DIED, REQUIRED, WRONG, GraderSettings, Verdict
 from lopd_repro.benchmarks.repository import Repository
 from lopd_repro.errors import UserError
 from lopd_repro.files import read_json, write_json, write_text
@@ -152,6 +152,7 @@ class Package:
             limits,
             readable=[self.repository, self.launcher.parent],
             writable=[folder],
+            require=REQUIRED,
         )
 
 

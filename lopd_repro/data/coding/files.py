@@ -107,8 +107,8 @@ def _task(record: dict[str, Any]) -> CodeTask:
     if len(inputs) != len(outputs):
         raise _BadRecordError(f"tests: {len(inputs)} inputs and {len(outputs)} outputs")
     name = tests.get("fn_name") or ""
-    if not isinstance(name, str):
-        raise _BadRecordError("tests.fn_name: is no string")
+    if not isinstance(name, str) or (name and not name.isidentifier()):
+        raise _BadRecordError(f"tests.fn_name: found {name!r}, allowed: a function's name")
     cases = _calls(inputs, outputs) if name else _streams(inputs, outputs)
     return CodeTask(
         task_id=_text(record, "task_id") or f"taco-{digest_text(statement)[:16]}",

@@ -14,7 +14,6 @@ from lopd_repro.data.tiny_coding.programs import (
     solution,
 )
 from lopd_repro.data.tiny_coding.tasks import (
-    DEFAULT_SIZES,
     sample_statement,
     sample_task,
     tiny_tasks,
@@ -22,7 +21,6 @@ from lopd_repro.data.tiny_coding.tasks import (
 from lopd_repro.data.tiny_coding.vocabulary import vocabulary
 
 __all__ = [
-    "DEFAULT_SIZES",
     "FAMILIES",
     "GOLD",
     "TOPICS",

@@ -25,7 +25,6 @@ from lopd_repro.data.tiny_coding.programs import (
 from lopd_repro.errors import UserError
 from lopd_repro.files import digest_text
 
-DEFAULT_SIZES: dict[str, int] = {"train": 480, "validation": 96, "test": 96}
 # A program on standard input runs anew for every case, a function once for all.
 N_CASES = {"stdin": 3, "function": 6}
 _KEPT = 8
