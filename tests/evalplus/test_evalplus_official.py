@@ -20,7 +20,7 @@ from lopd_repro.errors import UserError
 
 GOLDEN = ROOT / ".." / "shared" / "golden"
 FOLDER = ROOT / "eval" / "evalplus"
-QUICK = {"pause_seconds": 0.0, "tries": 1, "max_tokens": 64}
+QUICK = {"pause_seconds": 0.01, "tries": 3, "max_tokens": 64}
 needs_golden = pytest.mark.skipif(
     not (GOLDEN / "evalplus_verdicts.json").is_file(),
     reason="no golden vectors at ../shared/golden beside this repository",
@@ -28,7 +28,9 @@ needs_golden = pytest.mark.skipif(
 
 
 def make(**settings: Any) -> EvalPlus:
-    return EvalPlus(Settings(**{"suite": "mini", "sampling": QUICK, **settings}), FOLDER)
+    return EvalPlus(
+        Settings(**{"suite": "mini", "sampling": QUICK, "in_flight": 8, **settings}), FOLDER
+    )
 
 
 def part(**more: Any) -> Part:
@@ -134,10 +136,11 @@ def test_mini_suite_end_to_end(package: Package, tmp_path: Path) -> None:
 
 
 def test_endpoint_errors_are_no_scores(package: Package, tmp_path: Path) -> None:
-    benchmark = make(tasks_per_dataset=6, strict=False, in_flight=1)
+    benchmark = make(tasks_per_dataset=6, strict=False)
+    bad = benchmark.suite.ask[0].problems[3]["prompt"].strip()
     assert benchmark.partial and benchmark.data.startswith("partial: 12 tasks of mini-suite")
     with (
-        stub(lambda request: Fail(500) if request.index == 3 else Say("no")) as server,
+        stub(lambda request: Fail(500) if bad in request.text else Say("no")) as server,
         pytest.raises(UserError, match=r"failed on 1 of 12 tasks .*11 are kept"),
     ):
         benchmark.run(server.endpoint, tmp_path, tmp_path)
