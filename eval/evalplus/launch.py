@@ -35,7 +35,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class Part:
     dataset: `humaneval` or `mbpp`, the package's name of the form.
     data: JSON Lines file in the official form that takes the place of the package's.
     answers: JSON Lines file with `task_id`, `text` and `entry_point` ("" leaves text as it is: it
-    is the program). suffix: code by task id that is put behind every program before it is scored.
+    is the program). prefix, suffix: code by task id around every program when it is scored.
     base_only, min_time_limit, gt_time_limit_factor, test_details: arguments of `evaluate`.
     rerun: whether programs that ran out of time or died are judged once more, alone.
     """
@@ -59,7 +59,8 @@ class Part:
     dataset: str
     data: str
     answers: str = ""
-    suffix: dict[str, str] | None = None
+    prefix: dict[str, str] = field(default_factory=dict)
+    suffix: dict[str, str] = field(default_factory=dict)
     base_only: bool = False
     min_time_limit: float = 1.0
     gt_time_limit_factor: float = 4.0
@@ -180,11 +181,14 @@ def score(part: Part, folder: Path, parallel: int) -> None:
     answers = [json.loads(line) for line in Path(part.answers).read_text().splitlines()]
     programs = sanitized(answers, parallel)
     # Equal programs of one task have equal verdicts: each is scored once.
-    suffix = part.suffix or {}
+
+    def whole(task: str, program: str) -> str:
+        return part.prefix.get(task, "") + program + part.suffix.get(task, "")
+
     distinct: dict[tuple[str, str], int] = {}
     for answer, (program, _) in zip(answers, programs, strict=True):
         task = answer["task_id"]
-        distinct.setdefault((task, program + suffix.get(task, "")), len(distinct))
+        distinct.setdefault((task, whole(task, program)), len(distinct))
     samples = folder / "samples.jsonl"
     rows = [{"task_id": task, "solution": program} for task, program in distinct]
     samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -192,7 +196,7 @@ def score(part: Part, folder: Path, parallel: int) -> None:
     found = []
     for answer, (program, problem) in zip(answers, programs, strict=True):
         task = answer["task_id"]
-        number = distinct[task, program + suffix.get(task, "")]
+        number = distinct[task, whole(task, program)]
         found.append({"program": program, "refused": problem, "verdict": number})
     (folder / "scores.json").write_text(json.dumps({"answers": found, **verdicts}))
 

@@ -100,7 +100,7 @@ class _Server:
             if answers(self.port, self.name):
                 return round(passed, 3)
             time.sleep(min(0.05 + passed / 20, 0.5))
-        raise self._error(f"did not answer within {limit:g} seconds")
+        raise self._error(f"did not answer within {limit:g} seconds (serve.startup_seconds)")
 
     def check_alive(self, problem: str) -> None:
         if self.process.poll() is not None:

@@ -38,7 +38,7 @@ class ServerSettings:
     max_batch: int = 64
     max_length: int = 0
     prefix_cache_mb: int = 256
-    startup_seconds: float = 180.0
+    startup_seconds: float = 600.0
     python: str = ""
     tool_call_parser: str = "hermes"
     template_options: dict[str, Any] = field(default_factory=dict)

@@ -204,13 +204,22 @@ def test_an_official_run_goes_on_after_a_failing_endpoint(tmp_path: Path) -> Non
                 "suite": "official",
                 "limit": 2,
                 "user": {"url": user.url, "model": "person", "tries": 1},
-                "official": {"repository": REPOSITORY, "python": PYTHON, "threads": 1},
+                "official": {
+                    "repository": REPOSITORY,
+                    "python": PYTHON,
+                    "threads": 1,
+                    "max_tokens": 40,
+                    "max_dialog_turns": 40,
+                },
             },
         )
         assert len(benchmark.expected()) == 4
         assert benchmark.partial and benchmark.data.startswith("partial: 4 tasks of ACEBench")
         # Of the first two of each category both multi-step ones name a class wrongly.
-        assert "; 2 ground truths that name a class wrongly are in part" in benchmark.scorer
+        assert benchmark.scorer == (
+            "ACEBench agent_eval 56dd66c, max_tokens 40; 2 ground truths that name a class wrongly "
+            "are in part unchecked"
+        )
         assert "prompt in zh, user: person at temperature 0.7" in benchmark.data
         with stub(failing) as server, pytest.raises(UserError, match="tasks are unfinished"):
             benchmark.run(server.endpoint, tmp_path, tmp_path)
@@ -227,6 +236,8 @@ def test_an_official_run_goes_on_after_a_failing_endpoint(tmp_path: Path) -> Non
         assert [(row["task_id"], row["repeat"]) for row in rows] == benchmark.expected()
         assert {(row["score"], row["status"]) for row in rows} == {(0.0, "ok")}
         assert asked == sum(n for name, n in steps.items() if name not in done)
+        (isolation,) = tmp_path.glob("*/repeat0/generate.sandbox.json")
+        assert json.loads(isolation.read_text())["isolation"]["network"] in ("namespace", "seccomp")
         # What is complete is not asked at all.
         with stub(lambda _: finish) as server:
             assert benchmark.run(server.endpoint, tmp_path, tmp_path) == rows

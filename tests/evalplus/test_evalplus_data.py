@@ -14,7 +14,6 @@ from lopd_repro.benchmarks.evalplus.data import (
     TESTED,
     human_eval_parts,
     make_suite,
-    official_tests,
     read_problems,
 )
 from lopd_repro.benchmarks.evalplus.environment import Environment, find_environment
@@ -133,21 +132,23 @@ PROBLEM = {
 
 
 @pytest.mark.parametrize(
-    ("program", "passes"),
+    ("program", "alone", "passes"),
     [
-        ("def f(x):\n    return 2 * x", True),
-        ("def f(x):\n    return x + 1", False),  # the second test calls f by name: 3 is not 4
-        ("def check(c):\n    pass\ndef f(x):\n    return 0", False),
-        ("def f(x):\n    return helper(x - 1) + x", False),  # the prompt is no part of a program
-        ("def g(x):\n    return 2 * x", False),
+        ("def f(x):\n    return 2 * x", True, True),
+        ("def f(x):\n    return x + 1", True, False),  # the second test calls f by name: 3 is not 4
+        ("def check(c):\n    pass\ndef f(x):\n    return 0", True, False),
+        ("def f(x):\n    return helper(x - 1) + x", True, False),
+        ("def f(x):\n    return helper(x - 1) + x", False, True),
+        ("def g(x):\n    return 2 * x", True, False),
+        ("def g(x):\n    return 2 * x", False, False),  # the prompt's own f returns None
     ],
 )
-def test_a_problems_own_tests_as_one_input(program: str, passes: bool) -> None:
-    asked, scored = human_eval_parts([PROBLEM])
+def test_a_problems_own_tests_as_one_input(program: str, alone: bool, passes: bool) -> None:
+    asked, scored = human_eval_parts([PROBLEM], "alone" if alone else "prompt")
     assert asked.entry_point(asked.problems[0]) == scored.entry_point(scored.problems[0]) == "f"
     assert scored.problems[0]["base_input"] == [[]] and scored.base_only
     scope: dict[str, Any] = {}
-    exec(program + official_tests(PROBLEM), scope)
+    exec(scored.whole("HumanEval/900", program), scope)
     if passes:
         assert scope[TESTED]() is True
     else:

@@ -24,6 +24,8 @@ from lopd_repro.serving.settings import Endpoint
 
 MODEL = "gpt-served"  # as launch.py calls the checkpoint
 LANGUAGES = ("zh", "en")
+# What the official code fixes; a cell made with other values names them.
+_FIXED = ("temperature", "max_tokens", "top_p", "top_k", "strip_think", "max_dialog_turns")
 _LIMITS = Limits(
     memory_mb=4096,
     cpu_seconds=3600,
@@ -128,10 +130,15 @@ class OfficialSuite:
             f"{part}ACEBench agent, English, {commit}, multi-step prompt in "
             f"{settings.multi_step_language}, user: {_described(user) if user else 'served model'}"
         )
+        changed = "".join(
+            f", {name} {getattr(settings, name)}"
+            for name in _FIXED
+            if getattr(settings, name) != getattr(OfficialSettings, name)
+        )
         touched = "count as wrong" if unmatched == "wrong" else "are in part unchecked"
         self.scorer = (
-            f"ACEBench agent_eval {commit}; {len(self.unchecked)} ground truths that name a class "
-            f"wrongly {touched}"
+            f"ACEBench agent_eval {commit}{changed}; {len(self.unchecked)} ground truths that "
+            f"name a class wrongly {touched}"
         )
         # What does not change a result may change between two attempts.
         free = ("repository", "python", "threads", "task_seconds", "request_seconds")
@@ -294,6 +301,7 @@ class OfficialSuite:
             work / f"{job['do']}.log",
             (outcome.stdout + b"\n" + outcome.stderr).decode(errors="replace"),
         )
+        write_json(work / f"{job['do']}.sandbox.json", {"isolation": outcome.isolation})
         return outcome
 
     def _write_data(self, work: Path, names: Sequence[str]) -> None:

