@@ -49,6 +49,7 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
         return {
             **domain,
             **_without(base, "conversations"),
+            "seed": own.get("seed", base["seed"]),
             "training": {**base["training"], **own.get("training", {})},
             "shape": own["shape"],
             **{key: config[key] for key in ("prompts", "environment", "sampling")},
