@@ -50,7 +50,7 @@ def read_cell(
                 problem=f"incomplete: {path} holds {len(rows)} of {footer.get('expected')} rows"
             )
         if footer.get("partial"):
-            return CellScores(problem=f"partial: {path} covers {footer.get('data')}")
+            return CellScores(problem=f"not whole: {path} covers {footer.get('data')}")
         chosen = [r for r in rows if metric.category is None or r["category"] == metric.category]
         if not chosen:
             return CellScores(problem=f"incomplete: {path} has no row of {metric.category}")

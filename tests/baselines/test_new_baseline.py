@@ -26,6 +26,9 @@ def small_config() -> dict[str, Any]:
     config["seeds"] = [0]
     config["methods"] = ["vanilla"]
     config["controls"] = []
+    config["benchmarks"] = {}
+    config["base_model"]["corpus"]["conversations"] = {}
+    del config["coding"]
     config["backbones"] = {"tiny-96": config["backbones"]["tiny-96"]}
     config["backbones"]["tiny-96"]["shape"].update(hidden=32, feed_forward=32)
     config["tasks"]["sizes"] = {"train": 24, "validation": 12, "test": 12}
