@@ -10,7 +10,7 @@ from lopd_repro.cli import main
 from lopd_repro.errors import UserError
 from lopd_repro.files import read_jsonl_with_footer
 
-ADAPTER = '''
+ADAPTER = """
 import json, urllib.request
 
 class Echo:
@@ -42,7 +42,7 @@ class Echo:
 
 def make(settings, folder):
     return Echo(settings["tasks"], settings.get("fail"))
-'''
+"""
 SETTINGS = {
     "serve": {"engine": "hf", "dtype": "float64", "seed": 3},
     "benchmark": {"tasks": ["tea", "cup"]},
