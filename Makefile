@@ -5,11 +5,14 @@ CONFIG ?= config/tiny.yaml
 BIN := $(VENV)/bin
 RUN := PATH="$(abspath $(BIN)):$$PATH"
 
-.PHONY: table1 all audit test check environment clean
+.PHONY: table1 table2 all audit test check environment benchmark-environments clean
 .DEFAULT_GOAL := table1
 
 table1: environment
 	$(RUN) snakemake results/table1.csv --cores all --configfile $(CONFIG)
+
+table2: environment
+	$(RUN) snakemake results/table2.csv --cores all --configfile $(CONFIG)
 
 all: environment
 	$(RUN) snakemake all --cores all --configfile $(CONFIG)
@@ -24,8 +27,13 @@ check: environment
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
-	$(RUN) snakefmt --check Snakefile workflow baselines
+	$(RUN) snakefmt --check Snakefile workflow baselines eval
 	$(RUN) snakemake --lint
+
+# Without them, the tests that need a benchmark's own package are skipped.
+benchmark-environments: environment
+	$(RUN) snakemake --cores all .environments/bfcl-v3/installed .environments/bfcl-v4/installed \
+	  .environments/evalplus/installed
 
 environment: $(VENV)/installed
 
@@ -37,4 +45,4 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .snakemake results
+	rm -rf $(VENV) .environments .snakemake results

@@ -110,6 +110,15 @@ def evaluations(methods, benchmarks, domain="tool_use"):
     )
 
 
+def conversations(wildcards):
+    """Conversations in the forms of benchmarks, for tiny backbones; made by the rules in eval/."""
+    corpus = DOMAINS[domain_of(wildcards)]["base_model"]["corpus"]
+    return {
+        name: f"{RESULTS}/conversations/{name}.jsonl"
+        for name in corpus.get("conversations", {})
+    }
+
+
 def conversation_settings(name):
     text = json.dumps(slices.conversations_slice(config, name), sort_keys=True)
     return lambda wildcards: text

@@ -6,15 +6,6 @@ What every run waits for has priority over runs that need less.
 TASKS = f"{RESULTS}/tasks/tool_use"
 
 
-def conversations(wildcards):
-    """Conversations in the forms of benchmarks, for tiny backbones; made by the rules in eval/."""
-    corpus = DOMAINS[domain_of(wildcards)]["base_model"]["corpus"]
-    return {
-        name: f"{RESULTS}/conversations/{name}.jsonl"
-        for name in corpus.get("conversations", {})
-    }
-
-
 rule tasks:
     output:
         environments=f"{TASKS}/environments.jsonl",
