@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lopd_repro.benchmarks import Benchmark
-from lopd_repro.benchmarks.ace.client import Sampling
+from lopd_repro.benchmarks.client import Sampling
 from lopd_repro.benchmarks.ace.dialogue import DialogueSettings
 from lopd_repro.benchmarks.ace.mini import MiniSettings, MiniSuite
 from lopd_repro.errors import UserError

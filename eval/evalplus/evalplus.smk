@@ -20,6 +20,25 @@ rule evalplus_environment:
         " --no-deps --requirement {input:q} && touch {output:q}) > {log:q} 2>&1"
 
 
+rule evalplus_conversations:
+    input:
+        installed=EVALPLUS_INSTALLED,
+    output:
+        f"{RESULTS}/conversations/evalplus.jsonl",
+    log:
+        f"{RESULTS}/logs/conversations/evalplus.log",
+    priority: 20
+    conda:
+        f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
+    params:
+        settings=conversation_settings("evalplus", "coding"),
+        source=source("lopd_repro.commands.conversations", "eval/evalplus/launch.py"),
+    shell:
+        "python -m lopd_repro conversations --benchmark evalplus --settings {params.settings:q}"
+        " --python $(dirname {input.installed:q})/bin/python --adapter-folder eval/evalplus"
+        " --out {output:q} > {log:q} 2>&1"
+
+
 use rule benchmark as evaluate_evalplus with:
     input:
         **benchmark_inputs("evalplus", "coding", installed=EVALPLUS_INSTALLED),

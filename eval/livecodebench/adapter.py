@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lopd_repro.benchmarks.ace.client import Sampling
+from lopd_repro.benchmarks.client import Sampling
 from lopd_repro.benchmarks.lcb.grader import GraderSettings
 from lopd_repro.benchmarks.lcb.suite import LiveCodeBench, Settings
 from lopd_repro.settings import build

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lopd_repro.benchmarks.ace.client import Client, EndpointError, PromptTooLongError, Sampling
-from lopd_repro.benchmarks.ace.journal import Journal
+from lopd_repro.benchmarks.client import Client, EndpointError, PromptTooLongError, Sampling
+from lopd_repro.benchmarks.journal import Journal
 from lopd_repro.errors import UserError
 from lopd_repro.files import digest_json
 from lopd_repro.serving.settings import Endpoint

@@ -25,7 +25,8 @@ class Benchmark(Protocol):
     """One benchmark with its settings.
 
     `data` and `scorer` say in words which data and which scorer are used; tables print both.
-    `partial`: tasks were left out by a setting, so no table takes the result.
+    `partial`: tasks were left out by a setting, so no table takes the result. A benchmark may
+    also have `report`: after a run, what it says beside its rows, ready for JSON.
     """
 
     name: str

@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         data=benchmark.data,
         scorer=benchmark.scorer,
         partial=benchmark.partial,
+        report=getattr(benchmark, "report", {}),
         serving=endpoint.manifest,
         settings=settings["benchmark"],
         wall_seconds=round(time.perf_counter() - began, 3),

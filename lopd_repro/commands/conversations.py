@@ -5,7 +5,7 @@
         --python .environments/bfcl-v3/bin/python --adapter-folder eval/bfcl
 
 Tasks of the mini-suites never appear in them. BFCL's are played on the official backend classes,
-in that benchmark's environment.
+and EvalPlus's prompts come from the official package, each in that benchmark's environment.
 """
 
 from __future__ import annotations
@@ -15,11 +15,17 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lopd_repro.benchmarks import ace, bfcl_mini
+from lopd_repro.benchmarks.evalplus import mini as evalplus_mini
+from lopd_repro.benchmarks.evalplus.environment import find_environment
+from lopd_repro.benchmarks.evalplus.official import Package
+from lopd_repro.data import tiny_coding
+from lopd_repro.data.tiny_coding import CodeNoise
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_jsonl
 from lopd_repro.models.chat import ChatCodec
@@ -88,12 +94,28 @@ def _bfcl(settings: ConversationSettings, args: argparse.Namespace) -> list[dict
 
 
 def _acebench(settings: ConversationSettings, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Messages of the scripted agent, rendered by the tiny backbones' chat template."""
+    """The scripted agent on the mini-suite's simulators."""
     noise = build(ace.Noise, settings.noise, "conversations.noise")
+    found = ace.conversations(settings.seed, settings.count, noise)
+    return [{"fixed": [], "variables": ace.vocabulary()}, *_rendered(found)]
+
+
+def _evalplus(settings: ConversationSettings, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The official package's prompts with noisy programs."""
+    if args.python is None or args.adapter_folder is None:
+        raise UserError("--python, --adapter-folder: needed for evalplus")
+    noise = build(CodeNoise, settings.noise, "conversations.noise")
+    package = Package(find_environment(args.python), args.adapter_folder / "launch.py")
+    found = evalplus_mini.conversations(package, settings.seed, settings.count, noise)
+    fixed = sorted({evalplus_mini.instruction(messages) for messages in found})
+    return [{"fixed": fixed, "variables": tiny_coding.vocabulary()}, *_rendered(found)]
+
+
+def _rendered(conversations: Iterable[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """Messages as segments, by the tiny backbones' chat template."""
     tokenizer = build_tokenizer([], 1024)
     codec = ChatCodec(tokenizer, (tokenizer.eos_token_id,))
-    rows: list[dict[str, Any]] = [{"fixed": [], "variables": ace.vocabulary()}]
-    for messages in ace.conversations(settings.seed, settings.count, noise):
+    for messages in conversations:
         segments: list[tuple[str, bool]] = []
         seen = ""
         for place, message in enumerate(messages):
@@ -101,8 +123,7 @@ def _acebench(settings: ConversationSettings, args: argparse.Namespace) -> list[
                 prompt = codec.render(messages[:place], None)
                 segments += [(prompt.removeprefix(seen), False), (message["content"], True)]
                 seen = prompt + message["content"]
-        rows.append({"segments": segments})
-    return rows
+        yield {"segments": segments}
 
 
-RECORDERS = {"bfcl": _bfcl, "acebench": _acebench}
+RECORDERS = {"bfcl": _bfcl, "acebench": _acebench, "evalplus": _evalplus}

