@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lopd_repro.benchmarks import Benchmark
-from lopd_repro.benchmarks.client import Sampling
 from lopd_repro.benchmarks.ace.dialogue import DialogueSettings
 from lopd_repro.benchmarks.ace.mini import MiniSettings, MiniSuite
+from lopd_repro.benchmarks.client import Sampling
 from lopd_repro.errors import UserError
 from lopd_repro.experience.endpoint import EndpointSettings
 from lopd_repro.settings import build

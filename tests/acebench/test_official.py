@@ -20,8 +20,8 @@ from stub_server import Asked, Fail, Overflow, Say, stub
 
 from lopd_repro.benchmarks import load_benchmark
 from lopd_repro.benchmarks.ace import repository
-from lopd_repro.benchmarks.client import Client, Sampling
 from lopd_repro.benchmarks.ace.relay import Agent, relay
+from lopd_repro.benchmarks.client import Client, Sampling
 from lopd_repro.errors import UserError
 from lopd_repro.experience.endpoint import ChatEndpoint, EndpointSettings
 

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lopd_repro.benchmarks.client import Client, EndpointError, PromptTooLongError, Sampling
 from lopd_repro.benchmarks.ace.dialogue import Dialogue, DialogueSettings
-from lopd_repro.benchmarks.journal import Journal
 from lopd_repro.benchmarks.ace.scorer import Unmatched, check_option, score
 from lopd_repro.benchmarks.ace.suite import read_suite
 from lopd_repro.benchmarks.ace.tasks import CATEGORIES, Category, Task
 from lopd_repro.benchmarks.ace.user import SCRIPTED, ModelUser, ScriptedUser, User
+from lopd_repro.benchmarks.client import Client, EndpointError, PromptTooLongError, Sampling
+from lopd_repro.benchmarks.journal import Journal
 from lopd_repro.errors import UserError
 from lopd_repro.experience.endpoint import ChatEndpoint, EndpointSettings
 from lopd_repro.files import digest_json

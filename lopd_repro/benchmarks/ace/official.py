@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from lopd_repro.benchmarks.ace import repository
-from lopd_repro.benchmarks.client import Client, Sampling
 from lopd_repro.benchmarks.ace.relay import Agent, RelayLog, relay
 from lopd_repro.benchmarks.ace.scorer import Unmatched, check_option, score, unchecked_tasks
+from lopd_repro.benchmarks.client import Client, Sampling
 from lopd_repro.errors import UserError
 from lopd_repro.experience.endpoint import ChatEndpoint, EndpointSettings
 from lopd_repro.files import digest_json, read_json, write_json, write_text

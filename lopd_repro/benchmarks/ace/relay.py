@@ -18,8 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from lopd_repro.benchmarks.ace.calls import strip_thoughts
-from lopd_repro.benchmarks.client import Client, EndpointError, PromptTooLongError
 from lopd_repro.benchmarks.ace.user import FINISH
+from lopd_repro.benchmarks.client import Client, EndpointError, PromptTooLongError
 from lopd_repro.errors import UserError
 from lopd_repro.experience.endpoint import ChatEndpoint
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lopd_repro.benchmarks.client import Sampling
 from lopd_repro.benchmarks.answers import Answer, Asking, ask_all
+from lopd_repro.benchmarks.client import Sampling
 from lopd_repro.benchmarks.evalplus.data import make_suite
 from lopd_repro.benchmarks.evalplus.environment import (
     VERSION,

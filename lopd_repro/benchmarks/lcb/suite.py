@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lopd_repro.benchmarks.answers import Answer, Asking, Key, Messages, ask_all
 from lopd_repro.benchmarks.client import Sampling
 from lopd_repro.benchmarks.journal import Journal
-from lopd_repro.benchmarks.answers import Answer, Asking, Key, Messages, ask_all
 from lopd_repro.benchmarks.lcb import extract, official_data
 from lopd_repro.benchmarks.lcb.grader import GraderSettings, Sample, Verdict, grade
 from lopd_repro.benchmarks.lcb.official import (
