@@ -114,7 +114,6 @@ def test_the_relay_remembers_failures() -> None:
     [
         ({}, "acebench.user: the official multi-turn tasks need a user simulator"),
         ({"user": "somebody"}, "acebench.official.user: found 'somebody'"),
-        ({"user": "served"}, "acebench.official.python: missing"),
         ({"user": "served", "python": "/none"}, "pip install -r"),
         ({**SERVED, "multi_step_language": "de"}, "allowed: 'zh', 'en'"),
         ({**SERVED, "threads": 0}, "acebench.official.threads"),

@@ -41,8 +41,10 @@ _LIMITS = Limits(
 class OfficialSettings:
     """Options of the official suite; the defaults are what the official code does.
 
-    repository: folder with the pinned commit (see `repository.locate`). python: interpreter of
-    the environment made from `requirements.txt`. user: `served` for the checkpoint itself as
+    repository: folder with the pinned commit (see `repository.locate`).
+    python: interpreter of the environment made from `requirements.txt`,
+    `.environments/acebench/bin/python` if empty.
+    user: `served` for the checkpoint itself as
     user simulator, empty where the settings name an endpoint. multi_step_language: language of
     the system prompt in multi-step tasks; the official code passes none on, which makes it
     Chinese. temperature, max_tokens, top_p: of the agent; the official code asks for 0.001,
@@ -328,17 +330,16 @@ def _described(user: EndpointSettings) -> str:
 
 
 def _interpreter(named: str, folder: Path) -> Path:
-    if not named:
+    """The named interpreter, or that of the environment which the workflow's rule makes."""
+    made = folder.resolve().parent.parent / ".environments" / "acebench" / "bin" / "python"
+    chosen = Path(named) if named else made
+    if not chosen.is_file():
         raise UserError(
-            "acebench.official.python: missing: name the interpreter of an environment made "
-            f"from {folder / 'requirements.txt'}"
+            f"acebench.official.python: {chosen} is not there; make it with: snakemake "
+            ".environments/acebench/installed, or: python -m venv DIR && DIR/bin/pip install -r "
+            f"{folder / 'requirements.txt'}, and name DIR/bin/python"
         )
-    if not Path(named).is_file():
-        raise UserError(
-            f"acebench.official.python: {named} is not there; make it with: python -m venv DIR "
-            f"&& DIR/bin/pip install -r {folder / 'requirements.txt'}"
-        )
-    return Path(named).absolute()
+    return chosen.absolute()
 
 
 def _read_data(
