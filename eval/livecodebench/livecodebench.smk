@@ -1,6 +1,63 @@
+LIVECODEBENCH = DOMAINS.get("coding", {}).get("benchmarks", {}).get("livecodebench", {})
+LIVECODEBENCH_FILES = []
+if LIVECODEBENCH and LIVECODEBENCH.get("suite", "official") == "official":
+    if not LIVECODEBENCH.get("repository"):
+        LIVECODEBENCH_FILES.append("eval/livecodebench/official")
+    if not LIVECODEBENCH.get("data_folder"):
+        LIVECODEBENCH_FILES.append("eval/livecodebench/official-data")
+    if not LIVECODEBENCH.get("python"):
+        LIVECODEBENCH_FILES.append(".environments/livecodebench/installed")
+
+
+# The official repository at its pinned commit and the official problems, for `suite: official`.
+rule livecodebench_repository:
+    output:
+        directory("eval/livecodebench/official"),
+    log:
+        ".environments/logs/livecodebench-repository.log",
+    conda:
+        f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
+    params:
+        what="repository",
+        source=source(
+            "lopd_repro.benchmarks.lcb.official", "eval/livecodebench/fetch.py"
+        ),
+    shell:
+        "PYTHONPATH=. python eval/livecodebench/fetch.py {params.what} {output:q} > {log:q} 2>&1"
+
+
+use rule livecodebench_repository as livecodebench_data with:
+    output:
+        directory("eval/livecodebench/official-data"),
+    log:
+        ".environments/logs/livecodebench-data.log",
+    params:
+        what="data",
+        source=source(
+            "lopd_repro.benchmarks.lcb.official_data", "eval/livecodebench/fetch.py"
+        ),
+
+
+rule livecodebench_environment:
+    input:
+        "eval/livecodebench/requirements.txt",
+    output:
+        ".environments/livecodebench/installed",
+    log:
+        ".environments/logs/livecodebench.log",
+    conda:
+        f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
+    params:
+        folder=subpath(output[0], parent=True),
+    shell:
+        "(rm -rf {params.folder:q} && python -m venv {params.folder:q}"
+        " && {params.folder:q}/bin/python -m pip install --quiet --disable-pip-version-check"
+        " --requirement {input:q} && touch {output:q}) > {log:q} 2>&1"
+
+
 use rule benchmark as evaluate_livecodebench with:
     input:
-        **benchmark_inputs("livecodebench", "coding"),
+        **benchmark_inputs("livecodebench", "coding", official=LIVECODEBENCH_FILES),
     output:
         benchmark_rows("livecodebench", "coding"),
     log:
