@@ -22,6 +22,9 @@ Segment = tuple[str, bool]
 _SPECIAL = re.compile(r"<\|[a-z_]+\|>")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _WORDS = re.compile(r"[A-Za-z0-9_.]+|[^A-Za-z0-9_.]+")
+_ROLES = ("system\n", "user\n", "assistant\n")
+_PLAIN = re.compile(r"[A-Za-z0-9 .,?!'\n-]*")
+_PLAIN_WORDS = re.compile(r" ?[A-Za-z]+|[^A-Za-z]")
 _MIN_COUNT = 3
 _MAX_CHARACTERS = 160
 
@@ -51,10 +54,12 @@ def conversation_vocabulary(conversations: Conversations) -> list[str]:
     """Tokens for a word-level tokenizer: fixed texts, variable words, and the text between them.
 
     What lies between two of these is one token, so that constant glue is short; over 160
-    characters it is cut at its lines, and then at its words. Text seen less than three times is
-    left to other tokens.
+    characters it is cut at its lines, and then at its words. Plain language is cut into words, as
+    the bundled tasks' own vocabulary cuts it, so that their texts keep their tokens. Text seen
+    less than three times is left to other tokens.
     """
-    known = sorted({*conversations.fixed, *conversations.variables}, key=lambda t: (-len(t), t))
+    marks = {*conversations.fixed, *conversations.variables, *_ROLES}
+    known = sorted(marks, key=lambda t: (-len(t), t))
     pattern = re.compile("|".join(map(_bounded, known)))
     counts: Counter[str] = Counter()
     for segments in conversations.segments:
@@ -97,6 +102,8 @@ def _bounded(text: str) -> str:
 
 
 def _cut(text: str) -> Iterable[str]:
+    if _PLAIN.fullmatch(text):
+        return _PLAIN_WORDS.findall(text)
     if len(text) <= _MAX_CHARACTERS:
         return [text]
     pieces: list[str] = []

@@ -32,19 +32,21 @@ def test_fixed_texts_and_variables_are_single_tokens():
         assert len(found.encode(text, add_special_tokens=False)) == 1, text
 
 
-def test_text_between_variables_is_one_token_and_numbers_stay_whole():
+def test_glue_between_variables_is_one_token_and_plain_words_stay_words():
     words = conversation_vocabulary(RECORDED)
-    assert "user\nLook at " in words
-    assert " is " in words
+    glue = Conversations(((('{"id": 72, "of": "Ada"}', False),),) * 3, (), ("Ada", "72"))
+    assert {'{"id": ', ', "of": "', '"}'} <= set(conversation_vocabulary(glue))
+    # Plain language is cut into words, so that it has the tokens of the bundled tasks.
+    assert {" is", "Look", " at"} <= set(words)
     # 72 inside a longer number is no variable.
-    other = Conversations(((("x 1720 y", False),),) * 3, (), ("72",))
-    assert "x 1720 y" in conversation_vocabulary(other)
+    other = Conversations(((("<1720>", False),),) * 3, (), ("72",))
+    assert "<1720>" in conversation_vocabulary(other)
 
 
 def test_rare_text_is_left_out_and_long_text_is_cut():
     once = Conversations(((("only here", False),),), (), ("Ada",))
     assert "only here" not in conversation_vocabulary(once)
-    line = " ".join(f"word{i}" for i in range(60))
+    line = "/".join(f"word{i}" for i in range(60))
     long = Conversations((((line, False),),) * 3, (), ("Ada",))
     words = conversation_vocabulary(long)
     assert "word7" in words and line not in words
