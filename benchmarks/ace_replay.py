@@ -262,10 +262,10 @@ def replay(folder: Path, python: str, drop_last: bool) -> tuple[dict[str, list[f
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repository", default=os.environ.get(repository.VARIABLE, ""))
+    parser.add_argument("--repository", default=os.environ.get(repository.REPOSITORY.variable, ""))
     parser.add_argument("--python", required=True, help="interpreter with requirements.txt")
     arguments = parser.parse_args()
-    folder = repository.locate(arguments.repository, FOLDER / "official")
+    folder = repository.REPOSITORY.locate(arguments.repository, FOLDER / "official")
     status = 0
     for drop_last in (False, True):
         start = time.time()

@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from lopd_repro.benchmarks.ace.repository import URL, fetch
+from lopd_repro.benchmarks.ace.repository import REPOSITORY
 from lopd_repro.errors import UserError
 
 
@@ -20,10 +20,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     default = Path(__file__).resolve().parent / "official"
     parser.add_argument("folder", nargs="?", type=Path, default=default)
-    parser.add_argument("--source", default=URL, help="instead of the pinned address")
+    parser.add_argument("--source", default="", help="instead of the pinned address")
     arguments = parser.parse_args()
     try:
-        fetch(arguments.folder, arguments.source)
+        REPOSITORY.fetch(arguments.folder, arguments.source)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -33,6 +33,7 @@ needs_official = pytest.mark.skipif(
     not (REPOSITORY and PYTHON),
     reason=f"{repository.VARIABLE} and LOPD_ACEBENCH_PYTHON name no official repository",
 )
+REPO = repository.REPOSITORY
 SERVED = {"user": "served", "python": sys.executable}
 
 
@@ -141,18 +142,19 @@ def test_a_source_without_the_commit_is_one_line(
     (source / "file").write_text("x")
     git(source, "add", "file")
     git(source, "commit", "-qm", "x")
-    monkeypatch.setattr(repository, "URL", str(source))
-    monkeypatch.delenv(repository.VARIABLE, raising=False)
     with pytest.raises(UserError, match="could not be fetched from") as refused:
-        repository.locate("", target)
+        REPO.fetch(target, str(source))
     assert "\n" not in str(refused.value)
-    assert repository.COMMIT in str(refused.value)
+    assert REPO.commit in str(refused.value)
     assert not target.exists()
+    monkeypatch.delenv(REPO.variable, raising=False)
+    with pytest.raises(UserError, match="no official repository at .*; get it with: git clone"):
+        REPO.locate("", target)
 
 
 def test_changed_or_incomplete_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no eval_main\.py"):
-        repository.check(tmp_path)
+        REPO.check(tmp_path)
     for name in ("model_eval", "model_inference"):
         (tmp_path / name).mkdir()
     for name in ("eval_main.py", "generate.py", "category.py", *repository.data_files()):
@@ -160,12 +162,12 @@ def test_changed_or_incomplete_folders_are_refused(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
     with pytest.raises(UserError, match="differs from commit 56dd66c"):
-        repository.check(tmp_path)
-    before = repository.tree_digest(tmp_path)
+        REPO.check(tmp_path)
+    before = REPO.tree_digest(tmp_path)
     (tmp_path / "README.md").write_text("not used")
-    assert repository.tree_digest(tmp_path) == before
+    assert REPO.tree_digest(tmp_path) == before
     (tmp_path / "model_eval" / "new.py").write_text("used")
-    assert repository.tree_digest(tmp_path) != before
+    assert REPO.tree_digest(tmp_path) != before
 
 
 @needs_official
@@ -173,7 +175,7 @@ def test_the_official_code_scores_a_replay_alike_with_and_without_us(tmp_path: P
     sys.path.append(str(ROOT / "benchmarks"))
     import ace_replay  # type: ignore[import-not-found]
 
-    folder = repository.locate(REPOSITORY, tmp_path / "none")
+    folder = REPO.locate(REPOSITORY, tmp_path / "none")
     part = ace_replay.parts(ace_replay.read(folder))[2]
     assert len(part.tasks) >= 8
     scores = []

@@ -41,7 +41,7 @@ _LIMITS = Limits(
 class OfficialSettings:
     """Options of the official suite; the defaults are what the official code does.
 
-    repository: folder with the pinned commit (see `repository.locate`).
+    repository: folder with the pinned commit (see `Repository.locate`).
     python: interpreter of the environment made from `requirements.txt`,
     `.environments/acebench/bin/python` if empty.
     user: `served` for the checkpoint itself as
@@ -120,12 +120,12 @@ class OfficialSuite:
         self._repeats, self._seed, self._unmatched = repeats, seed, unmatched
         self._launcher = folder / "launch.py"
         self._python = _interpreter(settings.python, folder)
-        self._repository = repository.locate(settings.repository, folder / "official")
+        self._repository = repository.REPOSITORY.locate(settings.repository, folder / "official")
         self._tasks, self._answers = _read_data(self._repository, limit, only)
         self.unchecked = unchecked_tasks(
             self._answers, {name: task["involved_classes"] for name, task in self._tasks.items()}
         )
-        commit = repository.COMMIT[:7]
+        commit = repository.REPOSITORY.commit[:7]
         self.partial = len(self._tasks) < sum(repository.COUNTS.values())
         part = f"partial: {len(self._tasks)} tasks of " if self.partial else ""
         self.data = (
@@ -146,7 +146,7 @@ class OfficialSuite:
         free = ("repository", "python", "threads", "task_seconds", "request_seconds")
         kept = {name: value for name, value in asdict(settings).items() if name not in free}
         person = asdict(user) if user else None
-        self._kept = [kept, person, seed, list(self._tasks), repository.DIGEST]
+        self._kept = [kept, person, seed, list(self._tasks), repository.REPOSITORY.digest]
 
     def expected(self) -> list[tuple[str, int]]:
         """(task_id, repeat) of every row, in order."""
