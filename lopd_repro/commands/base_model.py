@@ -2,6 +2,10 @@
 
     lopd-repro base-model --settings JSON --splits results/tasks/tool_use/splits.json --out DIR
 
+Recorded conversations in the forms of benchmarks come in a second stage, together with more of the
+first stage's corpus. Mixed in from the start they put off the moment from which references are
+followed, often beyond the last step.
+
 The gate: base validation reward within `gate.base`, and reward with a reference example in
 context of at least `gate.with_reference`. Whether a model learns to follow a reference depends on
 its seed, so the next seed is tried when one fails; when none passes that is an error, not a result.
@@ -65,6 +69,9 @@ def run(args: argparse.Namespace) -> int:
     settings = start(args)
     prompts = read_prompts(settings["prompts"])
     training = build(BaseTraining, settings["training"], "base_model.training")
+    second = build(
+        BaseTraining, settings.get("conversations_training", {}), "conversations_training"
+    )
     gate = build(Gate, settings["gate"], "base_model.gate")
     seed = int(settings["seed"])
     conversations = {
@@ -91,7 +98,10 @@ def run(args: argparse.Namespace) -> int:
             documents += conversation_documents(codec, conversations[name], count)
         model = recipe.model(shape, tokenizer, seed + attempt)
         ids = tokenizer.pad_token_id, special
-        train(model, corpus, training, *ids, seed + attempt, rows.append, documents)
+        train(model, corpus, training, *ids, seed + attempt, rows.append)
+        if documents:
+            both = [*corpus, *documents]
+            train(model, both, second, *ids, seed + attempt, rows.append)
         measured = recipe.measure(HFEngine(model, codec.eos_ids, codec.pad_id), codec)
         print(f"base model, attempt {attempt + 1}: {measured}", file=sys.stderr, flush=True)
         if gate.passed(measured):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,11 +78,7 @@ class CorpusSettings:
 
 @dataclass(frozen=True)
 class BaseTraining:
-    """Optimiser and drills. Shares are of the steps or of the batch.
-
-    conversations_from: when recorded conversations join. From the start, they put off the moment
-    from which references are followed, often beyond the last step.
-    """
+    """Optimiser and drills of one stage. Shares are of the steps or of the batch."""
 
     steps: int = 1400
     batch: int = 32
@@ -91,7 +87,6 @@ class BaseTraining:
     drill_share: float = 0.25
     drill_until: float = 0.3
     all_tokens_until: float = 0.25
-    conversations_from: float = 0.55
 
 
 @dataclass(frozen=True)
@@ -166,12 +161,8 @@ def train(
     special_ids: Collection[int],
     seed: int,
     log: Callable[[dict[str, float]], None],
-    conversations: Sequence[Document] = (),
 ) -> None:
-    """Train in place; one thread gives the same weights every time.
-
-    `corpus` from the start, `conversations` from `settings.conversations_from` on.
-    """
+    """Train in place; one thread gives the same weights every time."""
     rng = random.Random(f"tiny-base-{seed}")
     generator = torch.Generator().manual_seed(seed)
     words = torch.tensor([i for i in range(model.config.vocab_size) if i not in set(special_ids)])
@@ -179,13 +170,9 @@ def train(
         model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, betas=(0.9, 0.95)
     )
     batches = _batches(corpus, settings.batch, rng)
-    joined = not conversations
     model.train()
     for step in range(settings.steps):
         progress = step / settings.steps
-        if not joined and progress >= settings.conversations_from:
-            batches = _batches([*corpus, *conversations], settings.batch, rng)
-            joined = True
         drills = (
             int(settings.batch * settings.drill_share) if progress < settings.drill_until else 0
         )
