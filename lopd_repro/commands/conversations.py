@@ -105,7 +105,7 @@ def _evalplus(settings: ConversationSettings, args: argparse.Namespace) -> list[
     if args.python is None or args.adapter_folder is None:
         raise UserError("--python, --adapter-folder: needed for evalplus")
     noise = build(CodeNoise, settings.noise, "conversations.noise")
-    package = Package(find_environment(args.python), args.adapter_folder / "launch.py")
+    package = Package(find_environment(args.python), args.adapter_folder.resolve() / "launch.py")
     found = evalplus_mini.conversations(package, settings.seed, settings.count, noise)
     fixed = sorted({evalplus_mini.instruction(messages) for messages in found})
     return [{"fixed": fixed, "variables": tiny_coding.vocabulary()}, *_rendered(found)]
