@@ -148,7 +148,8 @@ RECIPES: dict[str, Callable[[dict[str, Any], Prompts, str], Recipe]] = {
 
 
 def _corpus(settings: dict[str, Any], prompts: Prompts) -> dict[str, Any]:
-    return {**settings["corpus"], **{name: getattr(prompts, name) for name in CORPUS_PROMPTS}}
+    own = {k: v for k, v in settings["corpus"].items() if k != "conversations"}
+    return {**own, **{name: getattr(prompts, name) for name in CORPUS_PROMPTS}}
 
 
 def _sampling(settings: dict[str, Any]) -> SamplingParams:

@@ -56,7 +56,6 @@ class CorpusSettings:
     same-family reference. in_system: share of references at the end of the system message instead
     of the first user message; a mixture makes reading them come much later in training. as_skill:
     share of references framed as a skill, with lists of calls to make and to avoid before them.
-    conversations: by benchmark, how many recorded conversations come to each of the `documents`.
     """
 
     documents: int = 8000
@@ -66,7 +65,6 @@ class CorpusSettings:
     follow: float = 0.95
     in_system: float = 0.0
     as_skill: float = 0.0
-    conversations: dict[str, float] = field(default_factory=dict)
     noise: dict[str, float] = field(default_factory=dict)
     reference_before: str = ""
     reference_after: str = ""
