@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,7 +67,17 @@ def is_last_call(truth: Truth, turn: int, step: int) -> bool:
 
 
 @needs_v3
-def test_every_kind_of_trouble_and_two_resumed_attempts(tmp_path: Path) -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises, also where the tests were started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_every_kind_of_trouble_and_two_resumed_attempts(
+    tmp_path: Path, interruptible: None
+) -> None:
     """A crash with a task in flight, then failing requests, then the rest: nothing asked twice."""
     checkpoint = write_model(tmp_path / "model")
     settings = Settings(
