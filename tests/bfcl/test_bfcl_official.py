@@ -66,7 +66,6 @@ def is_last_call(truth: Truth, turn: int, step: int) -> bool:
     return turn == end and step == len(truth.calls[end]) - 1
 
 
-@needs_v3
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """SIGINT raises, also where the tests were started in the background, which ignores it."""
@@ -75,6 +74,7 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@needs_v3
 def test_every_kind_of_trouble_and_two_resumed_attempts(
     tmp_path: Path, interruptible: None
 ) -> None:
