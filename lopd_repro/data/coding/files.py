@@ -176,8 +176,8 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
     """Records one by one: a file of the release holds hundreds of megabytes of tests."""
     try:
-        from pyarrow import ArrowInvalid  # type: ignore[import-untyped]
-        from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
+        from pyarrow import ArrowInvalid
+        from pyarrow.parquet import ParquetFile
     except ImportError:
         raise UserError(f"{path}: reading Parquet needs the package pyarrow") from None
     try:
