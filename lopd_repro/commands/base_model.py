@@ -74,10 +74,12 @@ def run(args: argparse.Namespace) -> int:
     )
     gate = build(Gate, settings["gate"], "base_model.gate")
     seed = int(settings["seed"])
-    conversations = {
-        name: read_conversations(path)
-        for name, path in (item.split("=", 1) for item in args.conversations)
-    }
+    conversations = {}
+    for item in args.conversations:
+        name, found, path = item.partition("=")
+        if not found:
+            raise UserError(f"--conversations: found {item!r}, allowed: NAME=FILE")
+        conversations[name] = read_conversations(path)
     recipe = RECIPES[domain_of(settings)](settings, prompts, args.splits)
     words = recipe.words()
     for recorded in conversations.values():

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 from lopd_repro.commands.wiring import (
     Prompts,
     code_prompts,
-    selection_tasks,
     tool_prompts,
     validation_tasks,
     world,
 )
 from lopd_repro.data.coding.schema import CodeTaskSet
+from lopd_repro.data.schema import TaskSet
 from lopd_repro.data.splits import text_digests
 from lopd_repro.data.tiny import demonstration, lite_trace, sample_task, tiny_vocabulary
 from lopd_repro.data.tiny_coding import vocabulary as code_vocabulary
@@ -91,7 +91,8 @@ class ToolUseRecipe:
     def measure(self, engine: RolloutEngine, codec: ChatCodec) -> Measured:
         """Validation scores."""
         seed = int(self._settings["seed"])
-        tasks = selection_tasks(self._splits)
+        tasks = validation_tasks(self._settings, self._splits)
+        assert isinstance(tasks, TaskSet)
         plan = EvaluationPlan(tuple(tasks.tasks), 1, seed, _sampling(self._settings))
         rng = random.Random(f"references-{seed}")
         references = [

@@ -303,11 +303,6 @@ def validation_tasks(settings: dict[str, Any], splits: str, limit: int = 0) -> A
     return open_tasks(settings, splits, "validation", "selection", limit)
 
 
-def selection_tasks(splits: str) -> TaskSet:
-    """The validation split of tool-use tasks."""
-    return open_split(splits, "validation", "selection")
-
-
 def merged(*sets: AnyTaskSet) -> AnyTaskSet:
     """Several splits of one domain as one task set."""
     if all(isinstance(s, CodeTaskSet) for s in sets):

@@ -95,25 +95,29 @@ class Document:
     assistant: tuple[bool, ...]
 
 
+def sizes(shape: TinyShape, tokenizer: Any) -> dict[str, Any]:
+    """What the configuration of every architecture says of a shape."""
+    return {
+        "vocab_size": len(tokenizer),
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.feed_forward,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.hidden // 32,
+        "num_key_value_heads": shape.hidden // 32,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": shape.max_length,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+
+
 def build_model(shape: TinyShape, tokenizer: Any, seed: int) -> Any:
     """An untrained model with its end and pad tokens configured."""
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=shape.hidden,
-        intermediate_size=shape.feed_forward,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.hidden // 32,
-        num_key_value_heads=shape.hidden // 32,
-        head_dim=32,
-        tie_word_embeddings=True,
-        max_position_embeddings=shape.max_length,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
+    config = Qwen3Config(head_dim=32, **sizes(shape, tokenizer))
     model = Qwen3ForCausalLM(config)
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id

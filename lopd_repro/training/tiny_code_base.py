@@ -34,7 +34,7 @@ from lopd_repro.rollout.domain import Domain
 from lopd_repro.rollout.engine import RolloutEngine, SamplingParams
 from lopd_repro.rollout.heads import Context, TextContext, build_head
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
-from lopd_repro.training.tiny_base import Document, TinyShape, build_model
+from lopd_repro.training.tiny_base import Document, TinyShape, build_model, sizes
 
 ARCHITECTURES = ("qwen3", "olmo3")
 # Olmo3 normalises what its blocks add, not what they read: embeddings of the usual 0.02 drown
@@ -77,21 +77,8 @@ def build_code_model(architecture: str, shape: TinyShape, tokenizer: Any, seed: 
     from transformers import GenerationConfig, Olmo3Config, Olmo3ForCausalLM
 
     torch.manual_seed(seed)
-    config = Olmo3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=shape.hidden,
-        intermediate_size=shape.feed_forward,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.hidden // 32,
-        num_key_value_heads=shape.hidden // 32,
-        tie_word_embeddings=True,
-        max_position_embeddings=shape.max_length,
-        # As long as the context: every layer attends to all of it.
-        sliding_window=shape.max_length,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
+    # A window as long as the context: every layer attends to all of it.
+    config = Olmo3Config(sliding_window=shape.max_length, **sizes(shape, tokenizer))
     model: Any = Olmo3ForCausalLM(config)
     with torch.no_grad():
         model.get_input_embeddings().weight.mul_(_OLMO3_EMBEDDING_STD / config.initializer_range)
