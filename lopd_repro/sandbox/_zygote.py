@@ -376,7 +376,8 @@ class Run:
         return True
 
     def _read_frames(self) -> None:
-        while len(self.frames) >= 8:
+        # After a frame that cannot be, what was still on its way counts no more.
+        while len(self.frames) >= 8 and not self.broken:
             kind = int.from_bytes(self.frames[:4], "little")
             size = int.from_bytes(self.frames[4:8], "little")
             if size > self.warden.job["output_kb"] * 1024:
