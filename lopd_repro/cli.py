@@ -35,9 +35,15 @@ COMMANDS = {
     "table3": ("lopd_repro.commands.table3", "Table 3: behaviour, from evaluation files"),
     "figure-data": ("lopd_repro.commands.figure_data", "the points of a figure, as CSV"),
     "figure": ("lopd_repro.commands.figure", "a figure's picture from its CSV"),
-    "selection": ("lopd_repro.commands.selection", "what validation chose, and what test would have"),
+    "selection": (
+        "lopd_repro.commands.selection",
+        "what validation chose, and what test would have",
+    ),
     "budget": ("lopd_repro.commands.budget", "generations a method needs to reach its best rival"),
-    "diagnostics": ("lopd_repro.commands.diagnostics", "curves of the margin constraint, and flags"),
+    "diagnostics": (
+        "lopd_repro.commands.diagnostics",
+        "curves of the margin constraint, and flags",
+    ),
     "controls": ("lopd_repro.commands.controls", "controls against LOPD, paired"),
     "page": ("lopd_repro.commands.page", "one self-contained page of everything"),
     "execute": ("lopd_repro.commands.execute", "judge a program by tests, in the sandbox"),
