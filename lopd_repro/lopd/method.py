@@ -25,6 +25,7 @@ from lopd_repro.experience.bank import read_bank
 from lopd_repro.files import read_json
 from lopd_repro.lopd.composer import Composer
 from lopd_repro.lopd.latents import PAIRINGS, Framing, LatentSource, assign_experiences
+from lopd_repro.lopd.profile import DivergenceProfile
 from lopd_repro.lopd.saved import composer_settings
 from lopd_repro.models.backbone import copy_model, freeze
 from lopd_repro.rollout.episodes import Trajectory
@@ -117,6 +118,7 @@ class LOPD(Method):
             self._source.composer.train_mode(True)
         self._anchors: dict[str, torch.Tensor] = {}
         self._scored = Totals(tokens=0, rows=0, all_rows=0)
+        self._profile = DivergenceProfile()
 
     @property
     def teacher(self) -> TeacherSpec:
@@ -136,6 +138,9 @@ class LOPD(Method):
             if kept and not unscored
         ]
         self._scored = Totals(tokens=sum(counts), rows=len(counts), all_rows=len(counts))
+        self._profile = DivergenceProfile(
+            [t for t, kept in zip(trajectories, distilled, strict=True) if kept]
+        )
         return Preparation(distilled, metrics={"missing_rewards": float(sum(missing))})
 
     def contexts(self, trajectories: Sequence[Trajectory]) -> list[Context]:
@@ -171,9 +176,8 @@ class LOPD(Method):
                 totals=self._scored,
             )
 
-        policy_kl = mean(
-            reverse_kl_topk_tail(student_top, teacher_top.detach()), s["loss_averaging"]
-        )
+        token_kl = reverse_kl_topk_tail(student_top, teacher_top.detach())
+        policy_kl = mean(token_kl, s["loss_averaging"])
         composer_kl = mean(
             reverse_kl_topk_tail(student_top.detach(), teacher_top), "trajectory_mean"
         )
@@ -202,6 +206,7 @@ class LOPD(Method):
             "frac_delta_ge_m": float((gap >= s["margin"]).sum()) / n,
             "anchor": float(anchor.detach()),
             "support_mass": float(captured_mass(teacher_top).sum()) / n,
+            **self._profile.shares(token_kl, row, batch.rewards),
         }
         if self._scored.rows:
             sums["delta"] = float(delta.detach())
