@@ -76,7 +76,9 @@ def main(scratch: Path) -> None:
              (("bank", "jsonl"), ("retrieved", "json"), ("composer", "safetensors"))}  # fmt: skip
     common = ("--splits", splits, "--backbone", str(model))
     stage("bank (8 rollouts)", "bank", "--settings", json.dumps(slice_for(config, "bank")), *common,
-          "--out", files["bank"], "--retrieved", files["retrieved"])  # fmt: skip
+          "--out", files["bank"])  # fmt: skip
+    stage("retrieval", "retrieve", "--settings", json.dumps(slice_for(config, "retrieve")), *common,
+          "--bank", files["bank"], "--out", files["retrieved"])  # fmt: skip
     stage("cold start (2 steps of 4)", "cold-start",
           "--settings", json.dumps(slice_for(config, "cold_start")), *common,
           "--bank", files["bank"], "--retrieved", files["retrieved"],

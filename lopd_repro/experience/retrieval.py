@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lopd_repro.errors import UserError
@@ -81,3 +81,24 @@ class Retriever:
             ]
             results.append(hits[: self._settings.depth])
         return results
+
+    def find(self, texts: Mapping[str, str]) -> dict[str, list[str]]:
+        """Experience ids for each task (id -> text), best first, at most `depth` each."""
+        hits = self.search(list(texts.items()))
+        return {
+            task: [hit.experience_id for hit in row] for task, row in zip(texts, hits, strict=True)
+        }
+
+
+def retrieve_for(
+    bank: Sequence[Experience],
+    texts: Mapping[str, str],
+    embedder: Embedder,
+    settings: RetrievalSettings,
+) -> dict[str, list[str]]:
+    """Experience ids that tasks (id -> text) find in a bank, best first, at most `depth` each.
+
+    The embedder is fitted here, on the bank alone, so that the answer to one task does not depend
+    on which others are asked.
+    """
+    return Retriever(bank, embedder, settings).find(texts)

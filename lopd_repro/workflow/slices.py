@@ -55,7 +55,15 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
             **{key: config[key] for key in ("prompts", "environment", "sampling")},
         }
     if job == "bank":
-        return {**shared, "bank": config["bank"], "retrieval": config["retrieval"]}
+        return {**shared, "bank": _without(config["bank"], "embedder")}
+    if job == "retrieve":
+        bank = config["bank"]
+        return {
+            **_without(shared, "sampling"),
+            "retrieval": config["retrieval"],
+            "embedder": bank["embedder"],
+            "task_limit": bank.get("task_limit", 0),
+        }
     if job == "demonstrations":
         threshold = config["bank"]["threshold"]
         return {**shared, "demonstrations": {**config["demonstrations"], "threshold": threshold}}

@@ -3,6 +3,7 @@ parameters that knows one right and one wrong program."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import torch
 from lopd_repro.cli import main
 from lopd_repro.data.coding import CodeCase, CodeTask, write_code_tasks
 from lopd_repro.data.splits import split_ids
-from lopd_repro.experience.bank import read_bank
+from lopd_repro.experience.bank import read_bank, write_bank
+from lopd_repro.experience.embed import TfidfEmbedder
+from lopd_repro.experience.retrieval import RetrievalSettings, retrieve_for
 from lopd_repro.experience.skills import read_skills
 from lopd_repro.files import read_json, read_jsonl, read_jsonl_with_footer
 from lopd_repro.models.chat import ChatCodec
@@ -53,9 +56,8 @@ SETTINGS: dict[str, Any] = {
         "rollout": {"temperature": 1.0, "max_turn_tokens": 20, "max_tail_tokens": 24},
         "evaluation": {"temperature": 0.7, "max_turn_tokens": 20, "max_tail_tokens": 24},
     },
-    "bank": {
-        "seed": 0, "rollouts_per_task": 8, "threshold": 1.0, "per_task": 2, "embedder": "tfidf",
-    },
+    "bank": {"seed": 0, "rollouts_per_task": 8, "threshold": 1.0, "per_task": 2},
+    "embedder": "tfidf",
     "retrieval": {
         "key": "task_and_trace", "query_prompt": "", "self_retrieval": False, "depth": 2,
     },
@@ -116,9 +118,11 @@ def run(*arguments: object) -> int:
     return main([str(a) for a in arguments])
 
 
-def job(made: Path, command: str, **options: object) -> None:
+def job(
+    made: Path, command: str, changed: dict[str, Any] | None = None, /, **options: object
+) -> None:
     given = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    settings = json.dumps(SETTINGS)
+    settings = json.dumps({**SETTINGS, **(changed or {})})
     splits = made / "tasks/splits.json"
     assert run(command, "--settings", settings, "--splits", splits, *given) == 0
 
@@ -127,7 +131,8 @@ def job(made: Path, command: str, **options: object) -> None:
 def inputs(made: Path) -> Path:
     """What the methods read: bank, composer, demonstrations, skills."""
     model, bank, retrieved = made / "model", made / "bank.jsonl", made / "retrieved.json"
-    job(made, "bank", backbone=model, out=bank, retrieved=retrieved)
+    job(made, "bank", backbone=model, out=bank)
+    job(made, "retrieve", backbone=model, bank=bank, out=retrieved)
     job(made, "cold-start", backbone=model, bank=bank, retrieved=retrieved,
         out=made / "composer.safetensors", report=made / "report.json")  # fmt: skip
     job(made, "demonstrations", backbone=model, bank=bank, out=made / "demonstrations.jsonl")
@@ -161,6 +166,42 @@ def test_experiences_demonstrations_and_skills_are_programs_that_passed(inputs: 
     assert set(report) == {"none", "retrieved", "shuffled"}
     found = read_json(inputs / "retrieved.json")
     assert set(found["groups"].values()) == {"t"} and found["same_family_at_1"]["train"] == 1.0
+
+
+def test_retrieval_is_a_job_of_its_own(inputs: Path, tmp_path: Path) -> None:
+    bank = read_bank(inputs / "bank.jsonl")
+    texts = {entry.task_id: entry.task for entry in bank}
+    given = {"backbone": inputs / "model", "bank": inputs / "bank.jsonl"}
+    changed = {"retrieval": {**SETTINGS["retrieval"], "self_retrieval": True}}
+    for own, settings in ((False, {}), (True, changed)):
+        job(inputs, "retrieve", settings, **given, out=tmp_path / "retrieved.json")
+        found = read_json(tmp_path / "retrieved.json")
+        retrieval = RetrievalSettings(self_retrieval=own, depth=2)
+        expected = retrieve_for(bank, texts, TfidfEmbedder(), retrieval)
+        assert {task: found["train"][task] for task in texts} == expected
+        assert (f"{bank[0].task_id}#1" in found["train"][bank[0].task_id]) == own
+        assert set(found["train"]) == set(split_ids(inputs / "tasks/splits.json")["train"])
+        assert set(found["validation"]) == set(
+            split_ids(inputs / "tasks/splits.json")["validation"]
+        )
+    job(inputs, "retrieve", **given, out=tmp_path / "retrieved.json")
+    again = (tmp_path / "retrieved.json").read_bytes()
+    assert again == (inputs / "retrieved.json").read_bytes()
+
+
+def test_retrieval_refuses_a_bank_with_other_tasks(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test_task = split_ids(inputs / "tasks/splits.json")["test"][0]
+    stray = dataclasses.replace(read_bank(inputs / "bank.jsonl")[0], task_id=test_task)
+    write_bank(tmp_path / "bank.jsonl", [stray])
+    assert run(
+        "retrieve", "--settings", json.dumps(SETTINGS), "--splits", inputs / "tasks/splits.json",
+        "--backbone", inputs / "model", "--bank", tmp_path / "bank.jsonl",
+        "--out", tmp_path / "retrieved.json",
+    ) == 2  # fmt: skip
+    assert f"is of task {test_task}, which is not in the training" in capsys.readouterr().err
+    assert not (tmp_path / "retrieved.json").exists()
 
 
 @pytest.mark.parametrize("file", METHODS)

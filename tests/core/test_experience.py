@@ -18,7 +18,7 @@ from lopd_repro.experience.embed import (
     make_embedder,
     unit_rows,
 )
-from lopd_repro.experience.retrieval import Hit, RetrievalSettings, Retriever
+from lopd_repro.experience.retrieval import Hit, RetrievalSettings, Retriever, retrieve_for
 from lopd_repro.rollout.episodes import Trajectory
 
 
@@ -114,6 +114,16 @@ def test_self_retrieval_is_an_option_and_never_shortens_the_list() -> None:
         ["t2#1", "t1#1", "t3#1"],
         ["t1#1", "t0#2", "t3#1"],
     ]
+
+
+def test_what_a_task_finds_does_not_depend_on_the_others_asked() -> None:
+    texts = {"t0": "task t0", "t8": "task t8"}
+    settings = RetrievalSettings(depth=3)
+    together = retrieve_for(ENTRIES, texts, table(), settings)
+    assert together == {"t0": ["t2#1", "t1#1", "t3#1"], "t8": ["t2#1", "t1#1", "t0#2"]}
+    alone = {t: retrieve_for(ENTRIES, {t: text}, table(), settings)[t] for t, text in texts.items()}
+    assert alone == together
+    assert retrieve_for(ENTRIES, {}, table(), settings) == {}
 
 
 def test_document_and_query_sides_differ() -> None:

@@ -20,8 +20,8 @@ from lopd_repro.workflow.sources import closure, digest
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "config/tiny.yaml").read_text())
-JOBS = [("tasks", ""), ("base_model", "tiny-128"), ("bank", ""), ("cold_start", ""),
-        ("train", "grpo"), ("train", "lopd"), ("evaluate", "")]  # fmt: skip
+JOBS = [("tasks", ""), ("base_model", "tiny-128"), ("bank", ""), ("retrieve", ""),
+        ("cold_start", ""), ("train", "grpo"), ("train", "lopd"), ("evaluate", "")]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["tiny", "smol"])
@@ -49,6 +49,9 @@ def test_a_change_reaches_only_the_jobs_that_read_it() -> None:
     assert changed("method_settings/grpo/eps_low", 0.1) == {("train", "grpo")}
     assert changed("method_settings/lopd/margin", 0.1) == {("train", "lopd")}
     assert changed("cold_start/steps", 7) == {("cold_start", "")}
+    assert changed("retrieval/self_retrieval", True) == {("retrieve", "")}
+    assert changed("bank/embedder", "backbone") == {("retrieve", "")}
+    assert changed("bank/per_task", 9) == {("bank", "")}
     assert changed("evaluation/repeats", 9) == {("evaluate", "")}
     assert changed("train/steps", 3) == {("train", "grpo"), ("train", "lopd")}
     assert changed("notice", "other words") == set()

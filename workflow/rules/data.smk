@@ -95,7 +95,6 @@ rule bank:
         model=rules.base_model.output.model,
     output:
         bank=f"{RESULTS}/backbones/{{backbone}}/bank.jsonl",
-        retrieved=f"{RESULTS}/backbones/{{backbone}}/retrieved.json",
     log:
         f"{RESULTS}/logs/bank/{{backbone}}.log",
     benchmark:
@@ -108,7 +107,29 @@ rule bank:
         source=source("lopd_repro.commands.bank"),
     shell:
         "python -m lopd_repro bank --settings {params.settings:q} --splits {input.splits:q}"
-        " --backbone {input.model:q} --out {output.bank:q} --retrieved {output.retrieved:q}"
+        " --backbone {input.model:q} --out {output.bank:q} > {log:q} 2>&1"
+
+
+rule retrieve:
+    input:
+        splits=splits,
+        model=rules.base_model.output.model,
+        bank=rules.bank.output.bank,
+    output:
+        retrieved=f"{RESULTS}/backbones/{{backbone}}/retrieved.json",
+    log:
+        f"{RESULTS}/logs/retrieve/{{backbone}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/retrieve/{{backbone}}.tsv"
+    priority: 10
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=settings("retrieve"),
+        source=source("lopd_repro.commands.retrieve"),
+    shell:
+        "python -m lopd_repro retrieve --settings {params.settings:q} --splits {input.splits:q}"
+        " --backbone {input.model:q} --bank {input.bank:q} --out {output.retrieved:q}"
         " > {log:q} 2>&1"
 
 
@@ -117,7 +138,7 @@ rule cold_start:
         splits=splits,
         model=rules.base_model.output.model,
         bank=rules.bank.output.bank,
-        retrieved=rules.bank.output.retrieved,
+        retrieved=rules.retrieve.output.retrieved,
     output:
         composer=f"{RESULTS}/backbones/{{backbone}}/composer.safetensors",
         shape=f"{RESULTS}/backbones/{{backbone}}/composer.json",

@@ -18,7 +18,7 @@ use rule train as train_NAME with:
 # Files a method may ask for by name; each becomes `--input NAME=FILE`.
 METHOD_FILES = {
     "bank": rules.bank.output.bank,
-    "retrieved": rules.bank.output.retrieved,
+    "retrieved": rules.retrieve.output.retrieved,
     "composer": rules.cold_start.output.composer,
     "demonstrations": rules.demonstrations.output.pool,
     "skills": rules.skills.output.skills,
