@@ -75,10 +75,10 @@ def _write_table(
     args: argparse.Namespace, settings: ReportSettings, chosen: Layout, table: TableSettings
 ) -> None:
     result = build_table(args.results, chosen, table, read_reported(args.reported))
-    for line in [*result.problems, *result.failures]:
+    lines = [*result.problems, *result.failures, *result.remarks]
+    for line in lines:
         print(line, file=sys.stderr)
     if args.problems:
-        lines = [*result.problems, *result.failures]
         write_text(args.problems, "".join(line + "\n" for line in lines))
     floor = noop_floor(args.results, chosen.domain, table)
     labels = {name: b["label"] for name, b in settings.backbones.items()}

@@ -129,7 +129,7 @@ def measured(layout: Layout, table: Table) -> list[str]:
 
 
 def notes(layout: Layout, table: Table, floor: Mapping[str, float]) -> list[str]:
-    """What made the cells, the do-nothing floor, and what is missing."""
+    """What made the cells, what stands beside their verdicts, the do-nothing floor, the missing."""
     titles = {m.name: m.title for m in layout.metrics}
     lines = [
         f"{titles[name]}: an agent that does nothing scores {value:.1f}."
@@ -137,6 +137,11 @@ def notes(layout: Layout, table: Table, floor: Mapping[str, float]) -> list[str]
     ]
     lines += [
         f"{titles[name]}: {'; '.join(sources)}." for name, sources in sorted(table.sources.items())
+    ]
+    lines += [
+        f"{titles[name]}: {readings.sentence()}."
+        for name, readings in table.readings.items()
+        if readings.verdicts
     ]
     if table.choices:
         lines.append(f"Where paper and released code differ, this run follows: {table.choices}.")

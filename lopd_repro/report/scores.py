@@ -10,6 +10,7 @@ from pathlib import Path
 from lopd_repro.errors import UserError
 from lopd_repro.files import read_jsonl_with_footer
 from lopd_repro.report.layout import Metric, TableSettings
+from lopd_repro.report.readings import Readings
 
 SeedScores = dict[int, dict[str, float]]
 
@@ -20,12 +21,14 @@ class CellScores:
 
     `problem` says why the cell is empty. `failed` counts rows whose status is not `ok`; they
     are scored as they stand and stay in the denominator. `sources` names data and scorer.
+    `readings` counts what stands beside official verdicts on programs.
     """
 
     scores: SeedScores = field(default_factory=dict)
     problem: str | None = None
     failed: int = 0
     sources: set[str] = field(default_factory=set)
+    readings: Readings = field(default_factory=Readings)
 
 
 def evaluation_file(
@@ -60,6 +63,7 @@ def read_cell(
                 raise UserError(f"{path}: task {row['task_id']} has score {row['score']}")
             by_task[row["task_id"]].append(row["score"])
             cell.failed += row["status"] != "ok"
+        cell.readings.add(chosen)
         cell.scores[seed] = {task: sum(v) / len(v) for task, v in by_task.items()}
         cell.sources.add(f"{footer.get('data', 'unnamed data')}, {footer.get('scorer', '?')}")
     if len(cell.sources) > 1:

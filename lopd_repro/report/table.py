@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lopd_repro.report.layout import Layout, Metric, TableSettings
+from lopd_repro.report.readings import Readings
 from lopd_repro.report.scores import CellScores, read_cell
 from lopd_repro.stats import Cell, bootstrap_means, mean_std, percentile_interval, score_matrix
 
@@ -20,7 +21,11 @@ DRAWS = 10_000
 
 @dataclass
 class Table:
-    """Rows in the contract's columns (0-100), what is missing and why, and notes for the reader."""
+    """Rows in the contract's columns (0-100), what is missing and why, and notes for the reader.
+
+    `readings` sums by metric what stands beside the official verdicts; `remarks` has the cells in
+    which that is more than agreement.
+    """
 
     columns: list[str]
     rows: list[dict[str, Any]]
@@ -28,6 +33,8 @@ class Table:
     failures: list[str] = field(default_factory=list)
     sources: dict[str, list[str]] = field(default_factory=dict)
     choices: str = ""
+    readings: dict[str, Readings] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
 
 def build_table(
@@ -110,6 +117,9 @@ def _cells(
             continue
         if cell.failed:
             result.failures.append(f"{where}: {cell.failed} episodes ended with a status not ok")
+        result.readings.setdefault(metric.name, Readings()).merge(cell.readings)
+        if cell.readings.remarkable:
+            result.remarks.append(f"{where}: {cell.readings.sentence()}")
         result.sources.setdefault(metric.name, [])
         for source in sorted(cell.sources):
             if source not in result.sources[metric.name]:

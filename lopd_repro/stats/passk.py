@@ -6,7 +6,7 @@ with no success, here that is refused unless asked for by name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 
@@ -35,6 +35,15 @@ def mean_pass_at_k(problems: Sequence[tuple[int, int]], k: int) -> float:
     if not problems:
         raise ValueError("pass@k of no problems")
     return sum(pass_at_k(n, c, k) for n, c in problems) / len(problems)
+
+
+def counted(samples: Iterable[tuple[str, bool]]) -> list[tuple[int, int]]:
+    """(samples, correct) of each problem, from pairs of a problem's name and success."""
+    counts: dict[str, tuple[int, int]] = {}
+    for name, success in samples:
+        n, c = counts.get(name, (0, 0))
+        counts[name] = (n + 1, c + bool(success))
+    return list(counts.values())
 
 
 def passed_all(codes: Sequence[float]) -> bool:

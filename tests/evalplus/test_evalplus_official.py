@@ -133,6 +133,8 @@ def test_mini_suite_end_to_end(package: Package, tmp_path: Path) -> None:
     assert rows[0]["prompt_tokens"] == 7 and rows[0]["new_tokens"] == 9
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["answers"] == 24 and report["strict_differs"] == report["timeouts"] == 0
+    own = [row["score"] for row in rows if row["category"] == "mbpp_plus"]
+    assert report["pass@1"]["mbpp_plus"] == pytest.approx(100 * sum(own) / len(own))
 
 
 def test_endpoint_errors_are_no_scores(package: Package, tmp_path: Path) -> None:

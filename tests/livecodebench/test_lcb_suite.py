@@ -102,6 +102,7 @@ def test_rows_of_right_wrong_and_empty_replies(tmp_path: Path) -> None:
     # v5: one of four tasks passes, v6: all four; so 5 of 8 together, weighted by tasks.
     assert [found[name]["pass@1"] for name in ("v5", "v6", "all")] == [25.0, 100.0, 62.5]
     assert found["all"]["strict_differs"] == 2
+    assert benchmark.report == found
     with pytest.raises(ValueError, match="k <= n"):
         summary(rows, k=3)
 

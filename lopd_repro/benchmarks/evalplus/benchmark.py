@@ -26,6 +26,7 @@ from lopd_repro.benchmarks.evalplus.strict import Reading, read_strictly, readab
 from lopd_repro.files import write_json
 from lopd_repro.serving.settings import Endpoint
 from lopd_repro.settings import build
+from lopd_repro.stats.passk import counted, mean_pass_at_k
 
 _THOUGHT = "</think>"
 Inputs = dict[str, dict[str, list[Any]]]
@@ -34,8 +35,8 @@ Inputs = dict[str, dict[str, list[Any]]]
 class EvalPlus:
     """The benchmark of one group of settings; `folder` is eval/evalplus.
 
-    `report`, after a run, sums up what stands beside the scores: how many verdicts a strict
-    reading would change, which of them, time-outs, deaths, reruns.
+    `report`, after a run, sums up: pass@1 by dataset, and what stands beside the scores: how many
+    verdicts a strict reading would change, which of them, time-outs, deaths, reruns.
     """
 
     name = "evalplus"
@@ -176,7 +177,11 @@ def _row(
 def _report(
     rows: list[dict[str, Any]], verdicts: Mapping[str, list[Verdict]], strict: bool
 ) -> dict[str, Any]:
+    parts: dict[str, list[tuple[str, bool]]] = {}
+    for row in rows:
+        parts.setdefault(row["category"], []).append((row["task_id"], row["score"] == 1))
     report: dict[str, Any] = {
+        "pass@1": {name: 100 * mean_pass_at_k(counted(own), 1) for name, own in parts.items()},
         "answers": len(rows),
         "right": sum(row["score"] == 1 for row in rows),
         "timeouts": sum(row["status"] == "timeout" for row in rows),

@@ -30,7 +30,7 @@ from lopd_repro.benchmarks.lcb.strict import strict_verdicts
 from lopd_repro.errors import UserError
 from lopd_repro.files import digest_json
 from lopd_repro.serving.settings import Endpoint
-from lopd_repro.stats.passk import mean_pass_at_k
+from lopd_repro.stats.passk import counted, mean_pass_at_k
 
 SUITES = ("mini", "official")
 NO_PROGRAM = "no program"
@@ -88,7 +88,10 @@ class _Graded:
 
 
 class LiveCodeBench:
-    """The benchmark of one group of settings; `folder` holds launch.py and the mini-suite."""
+    """The benchmark of one group of settings; `folder` holds launch.py and the mini-suite.
+
+    `report`, after a run, is the rows' `summary`.
+    """
 
     name = "livecodebench"
 
@@ -97,6 +100,7 @@ class LiveCodeBench:
         self.folder = folder.resolve()
         root = self.folder.parent.parent
         self.package: Package | None = None
+        self.report: dict[str, Any] = {}
         if settings.suite == "official":
             repository = REPOSITORY.locate(settings.repository, self.folder / "official")
             python = find_python(settings.python, root)
@@ -133,7 +137,9 @@ class LiveCodeBench:
         asking = Asking(s.sampling, s.repeats, s.seed, s.in_flight, s.overflow)
         answers = ask_all(self.name, endpoint, self.messages(), asking, state / "answers.jsonl")
         graded = self.grade(answers, state / "verdicts.jsonl")
-        return [self._row(key, answers[key], graded[key]) for key in self.expected()]
+        rows = [self._row(key, answers[key], graded[key]) for key in self.expected()]
+        self.report = summary(rows)
+        return rows
 
     def messages(self) -> dict[str, Messages]:
         """What each problem's model is asked."""
@@ -238,12 +244,9 @@ def summary(rows: Sequence[dict[str, Any]], k: int = 1) -> dict[str, dict[str, f
     groups["all"] = list(rows)
     found = {}
     for name, members in groups.items():
-        counts: dict[str, tuple[int, int]] = {}
-        for row in members:
-            n, c = counts.get(row["task_id"], (0, 0))
-            counts[row["task_id"]] = (n + 1, c + row["score"])
+        counts = counted((row["task_id"], row["score"] == 1) for row in members)
         found[name] = {
-            f"pass@{k}": 100 * mean_pass_at_k(list(counts.values()), k),
+            f"pass@{k}": 100 * mean_pass_at_k(counts, k),
             "problems": len(counts),
             "timeouts": sum(row["status"] == "timeout" for row in members),
             "strict_differs": sum(row.get("strict_differs", False) for row in members),
