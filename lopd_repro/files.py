@@ -37,14 +37,24 @@ def atomic_write(path: Path | str, write: Callable[[IO[bytes]], object]) -> None
         raise
 
 
+def write_bytes(path: Path | str, data: bytes) -> None:
+    """Write bytes, whole or not at all."""
+    atomic_write(path, lambda file: file.write(data))
+
+
 def write_text(path: Path | str, text: str) -> None:
     """Write UTF-8 text, whole or not at all."""
-    atomic_write(path, lambda file: file.write(text.encode()))
+    write_bytes(path, text.encode())
+
+
+def json_text(value: Any) -> str:
+    """One JSON document with sorted keys, so that equal values give equal texts."""
+    return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 
 def write_json(path: Path | str, value: Any) -> None:
-    """Write one JSON document with sorted keys, so that equal values give equal bytes."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+    """Write one JSON document as `json_text` has it."""
+    write_text(path, json_text(value))
 
 
 def read_json(path: Path | str) -> Any:

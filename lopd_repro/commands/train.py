@@ -4,8 +4,10 @@
         --splits FILE --backbone DIR --out results/runs/tool_use/BACKBONE/grpo/seed0 \
         --state results/state/... [--input bank=FILE --input retrieved=FILE ...]
 
-Writes `metrics.jsonl`, `selected.json`, `manifest.json` and `checkpoint/` under `--out`. An
-interrupted run goes on from its last saved step under `--state` and ends with the same bytes.
+Writes `metrics.jsonl`, `selected.json`, `manifest.json`, `checkpoint/` and the method's own files
+of the selected step (LOPD: its composer) under `--out`, and with `train.keep_candidates` the
+weights of every validated step under `candidates/`. An interrupted run goes on from its last saved
+step under `--state` and ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ from lopd_repro.commands.wiring import (
     validation_tasks,
 )
 from lopd_repro.errors import UserError
-from lopd_repro.files import digest_file, digest_json, write_json, write_jsonl
+from lopd_repro.files import digest_file, digest_json, write_bytes, write_json, write_jsonl
 from lopd_repro.rollout.episodes import derive_seed
 from lopd_repro.settings import build
-from lopd_repro.training.checkpoint import save_model
+from lopd_repro.training.candidates import FOLDER as CANDIDATES
+from lopd_repro.training.candidates import Candidates
+from lopd_repro.training.checkpoint import STATE_FILE, save_model
 from lopd_repro.training.evaluate import EvaluationPlan
 from lopd_repro.training.lock import exclusive
 from lopd_repro.training.loop import LoopSettings, RunSeeds, TrainingRun
@@ -65,10 +69,17 @@ def run(args: argparse.Namespace) -> int:
             training = _training_run(method, p, settings, args, inputs)
             training.run()
             metrics, selected = training.metrics, training.selection.report()
+            artifacts, keep = training.artifacts(), training.loop.keep_candidates
         else:
             metrics, selected = [], {"rule": "not trained", "selected_step": 0}
+            artifacts, keep = method.artifacts(), False
         selected["validation_scores"] = selected.get("validation_scores", {})
-        _save(args, p, metrics, selected)
+        candidates = Candidates(args.state)
+        if keep:
+            candidates.publish(args.out)
+        else:
+            shutil.rmtree(args.out / CANDIDATES, ignore_errors=True)
+        _save(args, p, metrics, selected, artifacts)
         write_json(
             args.out / "manifest.json",
             manifest(
@@ -82,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
                 isolation=p.world.isolation,
             ),
         )
-        (args.state / "state.pt").unlink(missing_ok=True)
+        (args.state / STATE_FILE).unlink(missing_ok=True)
+        candidates.begin()
     return 0
 
 
@@ -172,12 +184,18 @@ def _folder_digest(folder: str) -> str:
 
 
 def _save(
-    args: argparse.Namespace, p: Parts, metrics: list[dict[str, Any]], selected: dict[str, Any]
+    args: argparse.Namespace,
+    p: Parts,
+    metrics: list[dict[str, Any]],
+    selected: dict[str, Any],
+    artifacts: dict[str, bytes],
 ) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     checkpoint = args.out / "checkpoint"
     if checkpoint.exists():
         shutil.rmtree(checkpoint)
     save_model(checkpoint, p.backbone.model, p.backbone.tokenizer)
+    for name, data in artifacts.items():
+        write_bytes(args.out / name, data)
     write_jsonl(args.out / "metrics.jsonl", metrics)
     write_json(args.out / "selected.json", selected)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from lopd_repro.errors import UserError
-from lopd_repro.files import atomic_write
+from lopd_repro.files import write_bytes
 from lopd_repro.lopd.compressor import Compressor
 
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -143,12 +143,15 @@ class Composer:
             for name, target in own.items():
                 target.copy_(state[name])
 
-    def save(self, path: Path) -> None:
-        """Write the weights as one safetensors file."""
+    def dump(self) -> bytes:
+        """The weights as the content of a safetensors file."""
         from safetensors.torch import save
 
-        data = save({name: value.contiguous() for name, value in self.state_dict().items()})
-        atomic_write(path, lambda file: file.write(data))
+        return save({name: value.contiguous() for name, value in self.state_dict().items()})
+
+    def save(self, path: Path) -> None:
+        """Write the weights as one safetensors file."""
+        write_bytes(path, self.dump())
 
     def load(self, path: Path | str) -> None:
         """Read weights written by `save`."""

@@ -26,7 +26,7 @@ from lopd_repro.files import read_json
 from lopd_repro.lopd.composer import Composer
 from lopd_repro.lopd.latents import PAIRINGS, Framing, LatentSource, assign_experiences
 from lopd_repro.lopd.profile import DivergenceProfile
-from lopd_repro.lopd.saved import composer_settings
+from lopd_repro.lopd.saved import composer_files, composer_settings
 from lopd_repro.models.backbone import copy_model, freeze
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import Context, LatentContext
@@ -229,6 +229,10 @@ class LOPD(Method):
             key = "delta" if s["dual_delta"] == "trajectory_mean" else "delta_token_mean"
             self.beta = dual_update(self.beta, metrics[key], margin=s["margin"], eta=s["eta"])
         return logged
+
+    def artifacts(self) -> dict[str, bytes]:
+        """The composer, as inference with latents needs it."""
+        return composer_files(self._source.composer)
 
     def state_dict(self) -> dict[str, Any]:
         """Dual variable and composer weights."""

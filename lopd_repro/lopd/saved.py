@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from lopd_repro.files import read_json, write_json
+from lopd_repro.files import json_text, read_json, write_json
 from lopd_repro.lopd.composer import Composer, ComposerSettings
 
 
@@ -13,6 +13,14 @@ def save_composer(composer: Composer, weights: Path) -> None:
     """Write weights (`.safetensors`) and shape (`.json` of the same name)."""
     write_json(weights.with_suffix(".json"), asdict(composer.settings))
     composer.save(weights)
+
+
+def composer_files(composer: Composer) -> dict[str, bytes]:
+    """Content of `composer.safetensors` and `composer.json`, as `save_composer` writes them."""
+    return {
+        "composer.safetensors": composer.dump(),
+        "composer.json": json_text(asdict(composer.settings)).encode(),
+    }
 
 
 def composer_settings(weights: Path | str) -> ComposerSettings:

@@ -16,6 +16,7 @@ from typing import Any
 
 from lopd_repro.rollout.engine import RolloutEngine, SamplingParams
 from lopd_repro.rollout.episodes import EpisodeRequest, Trajectory, collect, derive_seed
+from lopd_repro.training.candidates import Candidates
 from lopd_repro.training.checkpoint import load_state, save_state
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
 from lopd_repro.training.method import Method
@@ -33,6 +34,7 @@ class LoopSettings:
 
     A step draws `rollouts_per_step` rollouts: that many divided by the group size are its tasks.
     `teacher_check_tasks` training tasks show at the start what the teacher's context is worth.
+    `keep_candidates` keeps the weights of every validated step after step 0 on disk.
     """
 
     steps: int
@@ -41,6 +43,7 @@ class LoopSettings:
     validate_every: int
     checkpoint_every: int
     teacher_check_tasks: int = 0
+    keep_candidates: bool = False
 
     @property
     def tasks_per_step(self) -> int:
@@ -89,6 +92,7 @@ class TrainingRun:
         self.stepper = Stepper(model, method, step, self._clock)
         self.metrics: list[dict[str, Any]] = []
         self.selection = Selection()
+        self.candidates = Candidates(state_folder)
         self._next_step = 0
         self._generations = 0
 
@@ -107,6 +111,12 @@ class TrainingRun:
             if done % self.loop.checkpoint_every == 0 and done < self.loop.steps:
                 self._save()
         self.selection.restore_best(self.model)
+
+    def artifacts(self) -> dict[str, bytes]:
+        """The method's files of the selected step; of a run without updates, as they are."""
+        if self.selection.best_step is None:
+            return self.method.artifacts()
+        return self.selection.artifacts
 
     def _train_step(self, step: int) -> None:
         self._clock.seconds.clear()
@@ -147,7 +157,9 @@ class TrainingRun:
         with clock.phase("validation"):
             trajectories = evaluate(self.engine, resources.codec, resources.domain, self.validation)
         scores = summary(trajectories)
-        self.selection.add(step, scores["reward_mean"], self.model)
+        self.selection.add(step, scores["reward_mean"], self.model, self.method.artifacts)
+        if step > 0 and self.loop.keep_candidates:
+            self.candidates.add(step, self.model, resources.backbone.tokenizer)
         row = {
             "kind": "validation",
             "step": step,
@@ -194,6 +206,7 @@ class TrainingRun:
     def _resume(self) -> None:
         state = load_state(self._state_folder, self.identity)
         if state is None:
+            self.candidates.begin()
             return
         self._next_step = state["next_step"]
         self._generations = state["generations"]
@@ -204,6 +217,8 @@ class TrainingRun:
         self.stepper.teacher.load_state_dict(state["teacher"])
         self.method.load_state_dict(state["method"])
         self.selection.load_state_dict(state["selection"])
+        if self.loop.keep_candidates:
+            self.candidates.begin(step for step in self.selection.scores if step > 0)
         print(f"resumed after step {self._next_step}", file=sys.stderr, flush=True)
 
     def _say(self, row: dict[str, Any]) -> None:

@@ -158,6 +158,13 @@ class Method:
         """Update dual variables, counts and the like; returns metrics to log."""
         return {}
 
+    def artifacts(self) -> dict[str, bytes]:
+        """Files by name that belong to the run's result, as the method stands now.
+
+        The run folder gets those of the selected step.
+        """
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """State that a resumed run needs."""
         return {}

@@ -98,6 +98,7 @@ def outcome(run: TrainingRun) -> dict[str, Any]:
         "teacher": run.stepper.teacher.state_dict(),
         "metrics": [{k: v for k, v in row.items() if k != "seconds"} for row in run.metrics],
         "selection": run.selection.report(),
+        "artifacts": run.artifacts(),
     }
 
 
