@@ -54,7 +54,8 @@ class Action:
     `chat_with_user`) or `error` (nothing to run; `error` is the answer the model gets).
     arguments: what the call carried; a dict unless the model wrote something else.
     text: the words beside reasoning and call.
-    n_calls: well-formed calls in the whole turn, of which only the first is run.
+    calls: (name, arguments) of every well-formed call in the turn, of which only the first is run;
+    arguments that are JSON in a text are decoded.
     reasoning: content of the think block, or None.
     """
 
@@ -62,9 +63,14 @@ class Action:
     name: str = ""
     arguments: Any = None
     text: str = ""
-    n_calls: int = 0
+    calls: tuple[tuple[Any, Any], ...] = ()
     reasoning: str | None = None
     error: str = ""
+
+    @property
+    def n_calls(self) -> int:
+        """Number of well-formed calls in the whole turn."""
+        return len(self.calls)
 
 
 def parse_action(text: str, protocol: Protocol = "qwen3", variant: Variant = "envscaler") -> Action:
@@ -100,22 +106,33 @@ def _parse_json(text: str, variant: Variant) -> Action:
         found, call = _read_json_call(calls[0].group(1))
     elif "<tool_call>" in text and "</tool_call>" not in text:
         found = [{"error": "Unclosed tool_call tag"}]
-    n_calls = sum(_read_json_call(match.group(1))[1] is not None for match in calls)
+    whole = [_read_json_call(match.group(1))[1] for match in calls]
+    written = tuple((c["name"], _decoded(c["arguments"])) for c in whole if c is not None)
 
     if problem or (found and call is None):
         error = _struct_error(variant, found or {"error": problem})
-        return Action("error", text=content, n_calls=n_calls, reasoning=reasoning, error=error)
+        return Action("error", text=content, calls=written, reasoning=reasoning, error=error)
     if call is not None:
         arguments = call["arguments"]
         if isinstance(arguments, str):
             try:
                 arguments = json.loads(arguments)
             except (ValueError, RecursionError):
-                return _no_action(variant, content, n_calls, reasoning)
-        return Action("call", call["name"], arguments, content, n_calls, reasoning)
+                return _no_action(variant, content, written, reasoning)
+        return Action("call", call["name"], arguments, content, written, reasoning)
     if content:
-        return Action("text", CHAT, {"content": content}, content, 0, reasoning)
-    return _no_action(variant, content, n_calls, reasoning)
+        return Action("text", CHAT, {"content": content}, content, (), reasoning)
+    return _no_action(variant, content, written, reasoning)
+
+
+def _decoded(arguments: Any) -> Any:
+    """Arguments given as a text of JSON; a text that is none stays as it is."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def _read_json_call(payload: str) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
@@ -146,12 +163,11 @@ def _parse_pythonic(text: str, variant: Variant) -> Action:
             error = _struct_error(variant, found)
             return Action("error", text=content, reasoning=reasoning, error=error)
         if not content:
-            return _no_action(variant, content, 0, reasoning)
-        return Action("text", CHAT, {"content": content}, content, 0, reasoning)
+            return _no_action(variant, content, (), reasoning)
+        return Action("text", CHAT, {"content": content}, content, (), reasoning)
 
     said = content[: blocks[0].start()].strip()
-    n_calls = 0
-    first: tuple[str, dict[str, Any]] | None = None
+    written: list[tuple[str, dict[str, Any]]] = []
     for index, block in enumerate(blocks):
         try:
             calls = _read_pythonic_calls(block.group(1))
@@ -162,10 +178,9 @@ def _parse_pythonic(text: str, variant: Variant) -> Action:
                 error = _struct_error(variant, found)
                 return Action("error", text=said, reasoning=reasoning, error=error)
             continue
-        n_calls += len(calls)
-        first = first or calls[0]
-    assert first is not None
-    return Action("call", first[0], first[1], said, n_calls, reasoning)
+        written += calls
+    name, arguments = written[0]
+    return Action("call", name, arguments, said, tuple(written), reasoning)
 
 
 def _read_pythonic_calls(block: str) -> list[tuple[str, dict[str, Any]]]:
@@ -214,10 +229,12 @@ def _struct_error(variant: Variant, found: Any) -> str:
     return f"Error: malformed response. {found}"
 
 
-def _no_action(variant: Variant, text: str, n_calls: int, reasoning: str | None) -> Action:
+def _no_action(
+    variant: Variant, text: str, calls: tuple[tuple[Any, Any], ...], reasoning: str | None
+) -> Action:
     error = (
         "Error: Failed to parse response to action"
         if variant == "envscaler"
         else "Error: could not parse a valid action."
     )
-    return Action("error", text=text, n_calls=n_calls, reasoning=reasoning, error=error)
+    return Action("error", text=text, calls=calls, reasoning=reasoning, error=error)

@@ -122,14 +122,18 @@ class ToolUseDomain:
         episode = self._running[handle]
         record: dict[str, Any] = {}
         if result is not None:
+            action = result.action
             record = {
-                "kind": result.action.kind,
-                "name": result.action.name,
-                "arguments": result.action.arguments,
-                "n_calls": result.action.n_calls,
+                "kind": action.kind,
+                "name": action.name,
+                "arguments": action.arguments,
+                "n_calls": action.n_calls,
                 "executed": result.executed,
                 "observation": result.observation,
             }
+            # Calls that were written beside the one acted on, for reports on behaviour.
+            if action.calls and action.calls != ((action.name, action.arguments),):
+                record["calls"] = [list(call) for call in action.calls]
             if not result.done:
                 return TurnOutcome(result.role, result.observation, False, record=record)
         del self._running[handle]

@@ -61,10 +61,21 @@ def rows(trajectories: Sequence[Trajectory], n_tasks: int) -> list[dict[str, Any
             "tokens": t.n_sampled,
             "steps": len(t.records),
             "calls": sum(1 for record in t.records if record.get("executed")),
-            "records": t.records,
+            "records": _json_values(t.records),
         }
         for i, t in enumerate(trajectories)
     ]
+
+
+def _json_values(value: Any) -> Any:
+    """The same value with numbers that strict JSON lacks (a model may write NaN) as texts."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _json_values(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json_values(item) for item in value]
+    return value
 
 
 def summary(trajectories: Sequence[Trajectory]) -> dict[str, float]:

@@ -250,6 +250,9 @@ def test_equal_evaluation_plans_draw_equal_episodes() -> None:
     table = rows(first, 3)
     assert [(r["task_id"], r["repeat"]) for r in table[2:5]] == [("c", 0), ("a", 1), ("nanb", 1)]
     assert table[1]["score"] == 0.0 and math.isnan(first[1].reward)
+    first[0].records[0]["arguments"] = {"n": [1.5, math.nan, -math.inf]}
+    unusual = rows(first, 3)[0]["records"][0]["arguments"]
+    assert unusual == {"n": [1.5, "nan", "-inf"]}
     means = summary(first)
     assert means["unscored"] == pytest.approx(1 / 3)
     assert means["reward_mean"] == pytest.approx(sum(r["score"] for r in table) / 9)

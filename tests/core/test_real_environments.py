@@ -135,3 +135,24 @@ def test_privileged_text_reaches_the_head_only(domain: ToolUseDomain) -> None:
     text, other = (codec().tokenizer.decode(t.head) for t in (plain, taught))
     task = TASKS.tasks[NAMES[0]].task
     assert other == text.replace(task, task + "\n1. hint") and "hint" not in text
+
+
+def test_records_hold_calls_written_beside_the_one_acted_on(domain: ToolUseDomain) -> None:
+    def call(name: str) -> str:
+        return f'<tool_call>{{"name": "{name}", "arguments": {{"n": 1}}}}</tool_call>'
+
+    handles = domain.begin([(NAMES[0], 0)] * 3)
+    turns = [
+        call("no_tool"),
+        call("no_tool") + call("other"),
+        "<tool_call>{}</tool_call>" + call("x"),
+    ]
+    outcomes = domain.turn(list(zip(handles, turns, strict=True)))
+    records = [outcome.record for outcome in outcomes]
+    assert [r["kind"] for r in records] == ["call", "call", "error"]
+    assert [r["n_calls"] for r in records] == [1, 2, 1]
+    # Of a turn with one call that is acted on, name and arguments say it all.
+    assert "calls" not in records[0] and records[0]["arguments"] == {"n": 1}
+    assert records[1]["calls"] == [["no_tool", {"n": 1}], ["other", {"n": 1}]]
+    assert records[2]["calls"] == [["x", {"n": 1}]]
+    domain.cut(handles)

@@ -15,11 +15,24 @@ def test_the_first_call_counts_and_all_whole_ones_are_counted() -> None:
     action = parse_action(f"<think> hm </think> So: {CALL}{bad}{CALL} bye")
     assert (action.kind, action.name, action.arguments) == ("call", "add", {"qty": 2})
     assert (action.text, action.reasoning, action.n_calls) == ("So:", "hm", 2)
+    assert action.calls == (("add", {"qty": 2}), ("add", {"qty": 2}))
+
+
+def test_every_whole_calls_name_and_arguments_are_kept() -> None:
+    texts = ('{"name": "a", "arguments": "{\\"n\\": 1}"}', '{"name": "b", "arguments": "no JSON"}',
+             '{"name": "c"}', '{"name": "d", "arguments": null}')  # fmt: skip
+    text = "".join(f"<tool_call>{t}</tool_call>" for t in texts)
+    assert parse_action(text).calls == (("a", {"n": 1}), ("b", "no JSON"), ("d", None))
+    unreadable = parse_action(f"<tool_call>{texts[1]}</tool_call>")
+    assert (unreadable.kind, unreadable.calls) == ("error", (("b", "no JSON"),))
+    assert parse_action("just words").calls == ()
+    block = "<function_calls>a(n=1)\nb()</function_calls>"
+    assert parse_action(block, "olmo3").calls == (("a", {"n": 1}), ("b", {}))
 
 
 def test_a_call_that_is_broken_is_an_error_even_if_a_later_one_is_whole() -> None:
     action = parse_action("<tool_call>{oops}</tool_call>" + CALL)
-    assert (action.kind, action.n_calls) == ("error", 1)
+    assert (action.kind, action.calls) == ("error", (("add", {"qty": 2}),))
     assert action.error == "Error: Failed to parse response to struct response"
     lopd = parse_action("<tool_call>{oops}</tool_call>", variant="lopd")
     assert lopd.error.startswith("Error: malformed response. [{'error': 'Failed to parse")
