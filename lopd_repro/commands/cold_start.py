@@ -24,10 +24,11 @@ from lopd_repro.commands.wiring import (
     validation_tasks,
 )
 from lopd_repro.experience.bank import Experience, read_bank
+from lopd_repro.experience.pairing import assign_experiences
 from lopd_repro.files import read_json, write_json, write_jsonl
 from lopd_repro.lopd.cold_start import ColdStartSettings, cold_start
 from lopd_repro.lopd.composer import Composer, ComposerSettings
-from lopd_repro.lopd.latents import Framing, LatentSource, assign_experiences
+from lopd_repro.lopd.latents import Framing, LatentSource
 from lopd_repro.lopd.saved import save_composer
 from lopd_repro.models.backbone import copy_model, freeze
 from lopd_repro.settings import build
@@ -56,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     bank = {e.experience_id: e for e in read_bank(args.bank, set(train.tasks))}
     retrieved = read_json(args.retrieved)
     seed, n_retrieved = int(settings["seed"]), int(settings["n_retrieved"])
+    own = build(ColdStartSettings, settings["cold_start"], "cold_start")
     with parts(settings, args.backbone) as p:
         shape = build(
             ComposerSettings,
@@ -80,12 +82,12 @@ def run(args: argparse.Namespace) -> int:
 
         rows: list[dict[str, float]] = []
         cold_start(
-            source("train", "retrieved"),
+            source("train", own.pairing),
             frozen,
             p.codec,
             domain,
             list(bank.values()),
-            build(ColdStartSettings, settings["cold_start"], "cold_start"),
+            own,
             seed,
             rows.append,
         )

@@ -16,6 +16,7 @@ import torch
 
 from lopd_repro.errors import UserError
 from lopd_repro.experience.bank import Experience
+from lopd_repro.experience.pairing import PAIRINGS
 from lopd_repro.lopd.latents import LatentSource
 from lopd_repro.models.chat import ChatCodec
 from lopd_repro.rollout.domain import Domain
@@ -28,7 +29,11 @@ from lopd_repro.training.tasks import TaskStream
 
 @dataclass(frozen=True)
 class ColdStartSettings:
-    """Length and optimiser of the cold start. clip_compressor 0 means one clip over everything."""
+    """Length and optimiser of the cold start.
+
+    clip_compressor 0 means one clip over everything. pairing: which experiences a task's
+    trajectory is learned with, as in the method (`experience/pairing.py`).
+    """
 
     steps: int = 1000
     batch: int = 8
@@ -36,6 +41,12 @@ class ColdStartSettings:
     weight_decay: float = 0.01
     clip: float = 3.0
     clip_compressor: float = 0.0
+    pairing: str = "retrieved"
+
+    def __post_init__(self) -> None:
+        if self.pairing not in PAIRINGS:
+            allowed = ", ".join(PAIRINGS)
+            raise UserError(f"cold_start.pairing: found {self.pairing!r}, allowed: {allowed}")
 
 
 def cold_start(

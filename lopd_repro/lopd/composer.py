@@ -21,6 +21,7 @@ from lopd_repro.lopd.compressor import Compressor
 
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 SCALES = ("unit", "embedding_rms")
+TASK_TEXTS = ("shown", "hidden")
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,16 @@ class ComposerSettings:
     latent_scale: str = "unit"
     task_prompt: str = "Task to solve:\n"
     trace_prompt: str = "\n\nReference past trajectory:\n"
+    task_text: str = "shown"
 
     def __post_init__(self) -> None:
         if self.latent_scale not in SCALES:
             raise UserError(
                 f"composer.latent_scale: found {self.latent_scale!r}, allowed: {', '.join(SCALES)}"
+            )
+        if self.task_text not in TASK_TEXTS:
+            raise UserError(
+                f"composer.task_text: found {self.task_text!r}, allowed: {', '.join(TASK_TEXTS)}"
             )
         if self.n_latents < 1:
             raise UserError(f"composer.n_latents: found {self.n_latents}, allowed: 1 or more")
@@ -161,7 +167,8 @@ class Composer:
 
     def _ids(self, task: str, trace: str) -> list[int]:
         # The two parts are tokenised apart and joined, as in the released code.
-        prefix = self.settings.task_prompt + task + self.settings.trace_prompt
+        shown = task if self.settings.task_text == "shown" else ""
+        prefix = self.settings.task_prompt + shown + self.settings.trace_prompt
         encode = self.tokenizer.encode
         return [
             *encode(prefix, add_special_tokens=False),

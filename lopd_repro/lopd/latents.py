@@ -9,12 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lopd_repro.errors import UserError
 from lopd_repro.experience.bank import Experience
 from lopd_repro.lopd.composer import Composer
 from lopd_repro.rollout.heads import LatentContext
-
-PAIRINGS = ("retrieved", "shuffled", "unrelated")
 
 
 @dataclass(frozen=True)
@@ -23,42 +20,6 @@ class Framing:
 
     before: str
     after: str
-
-
-def assign_experiences(
-    task_ids: Sequence[str],
-    retrieved: Mapping[str, Sequence[str]],
-    n_retrieved: int,
-    pairing: str,
-    groups: Mapping[str, str],
-    bank: Mapping[str, Experience],
-    seed: int,
-) -> dict[str, list[str]]:
-    """Experience ids of each task, best first.
-
-    pairing: `retrieved` keeps retrieval's answer; `shuffled` gives every task the list of another
-    one (a random cyclic order, so none keeps its own); `unrelated` draws from experiences whose
-    task is of another group (domain) than this task's. Both controls keep the number of latents.
-    """
-    if pairing not in PAIRINGS:
-        raise UserError(f"pairing: found {pairing!r}, allowed: {', '.join(PAIRINGS)}")
-    own = {task: list(retrieved[task][:n_retrieved]) for task in task_ids}
-    if pairing == "retrieved":
-        return own
-    generator = torch.Generator().manual_seed(seed)
-    if pairing == "shuffled":
-        if len(task_ids) < 2:
-            raise UserError("pairing shuffled: it needs at least two tasks")
-        order = [task_ids[i] for i in torch.randperm(len(task_ids), generator=generator).tolist()]
-        return {task: own[order[(i + 1) % len(order)]] for i, task in enumerate(order)}
-    assigned = {}
-    for task in task_ids:
-        others = [e for e in bank.values() if groups[e.task_id] != groups[task]]
-        if len(others) < n_retrieved:
-            raise UserError(f"pairing unrelated: too few experiences outside the group of {task}")
-        picks = torch.randperm(len(others), generator=generator)[:n_retrieved].tolist()
-        assigned[task] = [others[i].experience_id for i in picks]
-    return assigned
 
 
 class LatentSource:

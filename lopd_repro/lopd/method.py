@@ -10,6 +10,12 @@ Policy and composer get their gradients from one backward pass. The released cod
 passes, the policy's step first, but the composer's pass there uses the policy's log-probabilities
 from before that step, so both orders give the same gradients. Where paper and released code
 differ in value the choice is a setting: `loss_averaging`, `anchor_reduction`, `dual_delta`.
+
+Controls are settings too. `pairing` gives tasks other experiences than they retrieved, at the
+anchor as well. `latents: random` replaces the composed latents by random ones of the same number
+and norms; there is then nothing for the composer to learn, and it stays as with
+`frozen_composer`. Whether the composer reads the task's text is part of the composer
+(`composer.task_text`).
 """
 
 from __future__ import annotations
@@ -22,10 +28,12 @@ import torch
 
 from lopd_repro.errors import UserError
 from lopd_repro.experience.bank import read_bank
+from lopd_repro.experience.pairing import PAIRINGS, assign_experiences, overlap
 from lopd_repro.files import read_json
 from lopd_repro.lopd.composer import Composer
-from lopd_repro.lopd.latents import PAIRINGS, Framing, LatentSource, assign_experiences
+from lopd_repro.lopd.latents import Framing, LatentSource
 from lopd_repro.lopd.profile import DivergenceProfile
+from lopd_repro.lopd.random_latents import RandomLatents
 from lopd_repro.lopd.saved import composer_files, composer_settings
 from lopd_repro.models.backbone import copy_model, freeze
 from lopd_repro.rollout.episodes import Trajectory
@@ -53,6 +61,7 @@ from lopd_repro.training.method import (
     choice,
 )
 
+LATENTS = ("composed", "random")
 AVERAGING = {"trajectory_mean": "seq_mean_token_mean", "token_mean": "token_mean"}
 
 
@@ -75,6 +84,7 @@ class LOPD(Method):
         "composer_clip": 1.0,
         "frozen_composer": False,
         "pairing": "retrieved",
+        "latents": "composed",
     }
 
     def __init__(self, settings: dict[str, Any], resources: Resources) -> None:
@@ -84,6 +94,8 @@ class LOPD(Method):
         choice(self.name, "loss_averaging", s["loss_averaging"], tuple(AVERAGING))
         choice(self.name, "dual_delta", s["dual_delta"], tuple(AVERAGING))
         choice(self.name, "pairing", s["pairing"], PAIRINGS)
+        choice(self.name, "latents", s["latents"], LATENTS)
+        self._trains_composer = s["latents"] == "composed" and not s["frozen_composer"]
         self.beta = float(s["beta_start"])
         files = resources.files
         for needed in ("bank", "retrieved", "composer"):
@@ -101,6 +113,10 @@ class LOPD(Method):
             bank,
             resources.seed,
         )
+        self._paired: dict[str, float] = {}
+        if s["pairing"] != "retrieved":
+            share = overlap(assigned, retrieved["train"], int(s["n_retrieved"]))
+            self._paired = {"pairing_overlap": share}
         framing = Framing(resources.prompts["latent_before"], resources.prompts["latent_after"])
         shape = composer_settings(files["composer"])
 
@@ -112,9 +128,11 @@ class LOPD(Method):
             composer.train_mode(False)
             return LatentSource(composer, bank, assigned, resources.domain.task_text, framing)
 
-        self._start = source("start")
-        self._source = source("composer")
-        if not s["frozen_composer"]:
+        self._start: LatentSource | RandomLatents = source("start")
+        self._source: LatentSource | RandomLatents = source("composer")
+        if s["latents"] == "random":
+            self._start = self._source = RandomLatents(self._start, resources.seed)
+        if self._trains_composer:
             self._source.composer.train_mode(True)
         self._anchors: dict[str, torch.Tensor] = {}
         self._scored = Totals(tokens=0, rows=0, all_rows=0)
@@ -123,7 +141,7 @@ class LOPD(Method):
     @property
     def teacher(self) -> TeacherSpec:
         """The frozen base model; gradients pass through it to the latents."""
-        return TeacherSpec("frozen", needs_grad=not self.settings["frozen_composer"])
+        return TeacherSpec("frozen", needs_grad=self._trains_composer)
 
     def prepare(self, trajectories: Sequence[Trajectory]) -> Preparation:
         """Every trajectory whose task has experiences is distilled.
@@ -141,13 +159,14 @@ class LOPD(Method):
         self._profile = DivergenceProfile(
             [t for t, kept in zip(trajectories, distilled, strict=True) if kept]
         )
-        return Preparation(distilled, metrics={"missing_rewards": float(sum(missing))})
+        metrics = {"missing_rewards": float(sum(missing)), **self._paired}
+        return Preparation(distilled, metrics=metrics)
 
     def contexts(self, trajectories: Sequence[Trajectory]) -> list[Context]:
         """Latents of each trajectory's task, made with the current composer."""
         tasks = [t.task_id for t in trajectories]
         self._anchors = self._start_latents(tasks)
-        with torch.set_grad_enabled(not self.settings["frozen_composer"]):
+        with torch.set_grad_enabled(self._trains_composer):
             return list(self._source.contexts(tasks))
 
     def loss(self, batch: Batch) -> Loss:
@@ -214,8 +233,8 @@ class LOPD(Method):
         return Loss(value, sums)
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """The composer's parameters, unless it is frozen."""
-        if self.settings["frozen_composer"]:
+        """The composer's parameters, unless it is frozen or unused."""
+        if not self._trains_composer:
             return []
         s = self.settings
         parameters = self._source.composer.parameters()

@@ -42,9 +42,11 @@ def bank() -> list[Experience]:
     return [experience(f"t{i}", f"{i + 1}. do " + "more " * i) for i in range(4)]
 
 
-def make_composer(model: Any, seed: int = 0, name: str = "composer") -> Composer:
+def make_composer(
+    model: Any, seed: int = 0, name: str = "composer", shape: ComposerSettings = SHAPE
+) -> Composer:
     """A composer whose adapter does something (a fresh one starts at zero)."""
-    composer = Composer(model, tokenizer(), SHAPE, seed, name)
+    composer = Composer(model, tokenizer(), shape, seed, name)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in composer.lora_parameters():

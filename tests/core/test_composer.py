@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 import torch
 from small import ScriptDomain, codec, full_logits, make_model, tokenizer
-from small_lopd import GROUPS, RETRIEVED, SHAPE, bank, make_composer
+from small_lopd import RETRIEVED, SHAPE, bank, make_composer
 
 from lopd_repro.errors import UserError
+from lopd_repro.files import read_json, write_json
 from lopd_repro.lopd.cold_start import ColdStartSettings, cold_start, trajectory_nll
 from lopd_repro.lopd.composer import Composer, ComposerSettings
 from lopd_repro.lopd.compressor import Compressor
-from lopd_repro.lopd.latents import Framing, LatentSource, assign_experiences
+from lopd_repro.lopd.latents import Framing, LatentSource
+from lopd_repro.lopd.random_latents import RandomLatents
 from lopd_repro.lopd.saved import composer_settings, save_composer
 from lopd_repro.models.backbone import freeze
 from lopd_repro.training.teachers import assert_plain_forward
@@ -116,7 +118,7 @@ def test_latents_start_at_the_asked_scale() -> None:
         composer = Composer(frozen(), tokenizer(), shape, 0, "composer")
         size = composer.encode(PAIRS).detach().square().mean().sqrt()
         assert float(size) == pytest.approx(expected, rel=1e-3)
-    for bad in ({"latent_scale": "big"}, {"n_latents": 0}):
+    for bad in ({"latent_scale": "big"}, {"n_latents": 0}, {"task_text": "masked"}):
         with pytest.raises(UserError, match="composer"):
             ComposerSettings(**bad)
 
@@ -133,6 +135,25 @@ def test_a_saved_composer_is_the_same_composer(tmp_path: Path) -> None:
     other = Composer(frozen(), tokenizer(), dataclasses.replace(shape, n_latents=4), 0, "three")
     with pytest.raises(UserError, match="do not fit"):
         other.load(tmp_path / "c.safetensors")
+
+
+def test_a_hidden_task_changes_no_latents(tmp_path: Path) -> None:
+    hidden = dataclasses.replace(SHAPE, task_text="hidden")
+    pairs = [("task t0", "1. do"), ("quite another task", "1. do"), ("task t0", "2. do more")]
+    saved = make_composer(frozen(), shape=hidden)
+    first, second, third = saved.encode(pairs)
+    assert torch.equal(first, second) and not torch.allclose(first, third)
+    shown = make_composer(frozen())
+    left, right, _ = shown.encode(pairs)
+    assert not torch.allclose(left, right) and not torch.allclose(left, first)
+    torch.testing.assert_close(shown.encode([("", "1. do")])[0], first, atol=2e-5, rtol=1e-4)
+    # Cold start and method read it from the saved shape; one of before this setting shows tasks.
+    save_composer(saved, tmp_path / "c.safetensors")
+    assert composer_settings(tmp_path / "c.safetensors") == hidden
+    old = read_json(tmp_path / "c.json")
+    del old["task_text"]
+    write_json(tmp_path / "c.json", old)
+    assert composer_settings(tmp_path / "c.safetensors") == SHAPE
 
 
 def test_the_seed_fixes_a_new_composer_and_leaves_the_global_generator_alone() -> None:
@@ -154,45 +175,6 @@ def test_the_seed_fixes_a_new_composer_and_leaves_the_global_generator_alone() -
 
 
 BANK = {e.experience_id: e for e in bank()}
-
-
-def assign(pairing: str, seed: int = 0, tasks: list[str] | None = None) -> dict[str, list[str]]:
-    chosen = list(RETRIEVED) if tasks is None else tasks
-    return assign_experiences(chosen, RETRIEVED, 2, pairing, GROUPS, BANK, seed)
-
-
-def test_retrieved_pairing_keeps_rank_and_length() -> None:
-    assert assign("retrieved") == RETRIEVED
-    top = assign_experiences(["t0"], RETRIEVED, 1, "retrieved", GROUPS, BANK, 0)
-    assert top == {"t0": ["t1#1"]}
-
-
-def test_shuffled_pairing_gives_every_task_the_list_of_another() -> None:
-    lists = {task: [f"{task}-list"] for task in RETRIEVED}
-    seen = set()
-    for seed in range(20):
-        given = assign_experiences(list(lists), lists, 2, "shuffled", GROUPS, {}, seed)
-        assert sorted(given.values()) == sorted(lists.values())
-        assert all(given[task] != lists[task] for task in lists)
-        seen.add(str(sorted(given.items())))
-    assert len(seen) > 5
-    assert assign("shuffled", 3) == assign("shuffled", 3)
-    with pytest.raises(UserError, match="at least two tasks"):
-        assign("shuffled", tasks=["t0"])
-
-
-def test_unrelated_pairing_draws_from_other_groups() -> None:
-    drawn = set()
-    for seed in range(10):
-        for task, names in assign("unrelated", seed).items():
-            assert len(set(names)) == 2
-            assert all(GROUPS[BANK[name].task_id] != GROUPS[task] for name in names)
-            drawn |= set(names)
-    assert drawn == set(BANK)
-    with pytest.raises(UserError, match="too few experiences outside the group of t0"):
-        assign_experiences(["t0"], RETRIEVED, 3, "unrelated", GROUPS, BANK, 0)
-    with pytest.raises(UserError, match="pairing: found 'random'"):
-        assign("random")
 
 
 def make_source(model: Any, **options: Any) -> LatentSource:
@@ -271,3 +253,29 @@ def test_the_cold_start_loss_is_the_mean_of_trajectory_means() -> None:
     found = trajectory_nll(source, model, coder, domain, chosen)
     assert float(found) == pytest.approx(sum(expected) / 3, rel=1e-5)
     assert len({len(e.tail) for e in chosen}) > 1
+
+
+@torch.no_grad()
+def test_random_latents_keep_number_and_norms_and_nothing_else() -> None:
+    source = make_source(frozen())
+    random = RandomLatents(source, seed=1)
+    tasks = ["t0", "t1", "t4", "t5"]
+    drawn, composed = random.latents(tasks), source.latents(tasks)
+    assert drawn[3] is None and not random.has("t5")
+    for mine, theirs in zip(drawn[:3], composed[:3], strict=True):
+        assert mine is not None and theirs is not None and mine.shape == theirs.shape
+        torch.testing.assert_close(mine.norm(dim=-1), theirs.norm(dim=-1), atol=1e-4, rtol=1e-4)
+        assert mine.dtype == theirs.dtype
+    assert drawn[0] is not None and drawn[1] is not None and composed[0] is not None
+    # Directions of 6 tokens in 32 dimensions: cosines between independent ones are small.
+    for other in (drawn[1], composed[0]):
+        cosine = torch.nn.functional.cosine_similarity(drawn[0], other, dim=-1)
+        assert float(cosine.mean().abs()) < 0.35
+    # Kept, and the same in any batch and after a fresh start; another seed draws anew.
+    (again,) = RandomLatents(make_source(frozen()), seed=1).latents(["t0"])
+    other_seed = RandomLatents(source, seed=2).latents(["t0"])[0]
+    assert again is not None and torch.equal(again, drawn[0]) and other_seed is not None
+    assert not torch.allclose(other_seed, drawn[0])
+    (context,) = random.contexts(["t0"])
+    assert context is not None and torch.equal(context.latents, drawn[0])
+    assert (context.before, context.after) == ("<", ">")

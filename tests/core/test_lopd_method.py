@@ -252,12 +252,56 @@ def test_controls_keep_the_number_of_latents(pairing: str, tmp_path: Path) -> No
         assert own.shape == other.shape and not torch.equal(own, other)
 
 
+def test_random_latents_leave_the_composer_nothing_to_train(tmp_path: Path) -> None:
+    method = lopd(tmp_path, latents="random", beta_start=0.3)
+    before = {k: v.clone() for k, v in method._source.composer.state_dict().items()}
+    assert not method.teacher.needs_grad and method.parameter_groups() == []
+    own = stepper(method)
+    for _ in range(2):
+        metrics = own.step(episodes())
+        assert metrics["anchor"] == 0.0 and "grad_norm_composer" not in metrics
+        assert largest(gradients(method.resources.backbone.model)) > 1e-3
+    after = method._source.composer.state_dict()
+    assert all(torch.equal(after[k], v) for k, v in before.items())
+    other = stepper(lopd(tmp_path)).step(episodes())
+    assert metrics["distilled_tokens"] == other["distilled_tokens"]
+    assert metrics["kl"] != pytest.approx(other["kl"], rel=1e-3)
+
+
+@pytest.mark.parametrize("pairing", ["shuffled", "unrelated"])
+def test_a_control_never_encodes_what_its_task_retrieved(pairing: str, tmp_path: Path) -> None:
+    """Neither the teacher's latents nor the anchor's: both read the control's pairs alone."""
+    policy = backbone()
+    given = resources(policy)
+    given.files = lopd_files(tmp_path, policy)
+    retrieved = {"t0": ["t2#1"], "t1": ["t3#1"], "t2": ["t0#1"], "t3": ["t1#1"]}
+    write_json(tmp_path / "retrieved.json", {"train": retrieved, "groups": GROUPS})
+    method = LOPD({"n_retrieved": 1, "pairing": pairing}, given)
+    seen: list[tuple[str, str]] = []
+    for source in (method._start, method._source):
+        encode = source.composer.encode
+        source.composer.encode = (  # type: ignore[method-assign]
+            lambda pairs, encode=encode: seen.extend(pairs) or encode(pairs)  # type: ignore[misc, func-returns-value]
+        )
+    own = episodes()
+    for one, task in zip(own, retrieved, strict=True):
+        one.task_id = task
+    metrics = stepper(method).step(own)
+    trace = {e.experience_id: e.trace for e in bank()}
+    true = {(f"task {task}", trace[name]) for task, (name,) in retrieved.items()}
+    solutions = {(f"task {e.task_id}", e.trace) for e in bank()}
+    assert {task for task, _ in seen} == {f"task {t}" for t in retrieved} and len(seen) >= 8
+    assert not set(seen) & true and not set(seen) & solutions
+    assert metrics["pairing_overlap"] == 0.0
+
+
 def test_what_the_settings_refuse(tmp_path: Path) -> None:
     for bad in (
         {"anchor_reduction": "max"},
         {"loss_averaging": "sum"},
         {"dual_delta": "sum"},
         {"pairing": "random"},
+        {"latents": "shuffled"},
         {"frozen_composer": 1},
         {"k": 3},
     ):
