@@ -1,0 +1,113 @@
+"""What was run: methods, backbones, seeds, steps, digests of settings and source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lopd_repro.files import digest_json
+from lopd_repro.report.page.grid import Band, Cell, Column, Row, grid
+from lopd_repro.report.page.markup import Content, Html, el, join
+from lopd_repro.report.page.results import Results, Run
+from lopd_repro.report.page.section import Section, absent, fold
+from lopd_repro.report.page.settings import PageSettings
+
+Runs = list[tuple[Run, dict[str, Any]]]
+
+
+def run_section(results: Results, settings: PageSettings, runs: Runs) -> Section:
+    """Methods with their runs on every backbone."""
+    title = "What was run"
+    if not runs:
+        return Section("run", title, absent(results, "table1.csv"))
+    backbones = list(dict.fromkeys((run.domain, run.backbone) for run, _ in runs))
+    facts = el("dl", *_facts(settings, runs, backbones), class_="facts")
+    tables = grid("Methods and runs", *_methods(settings, runs, backbones))
+    return Section("run", title, [facts, fold("Methods and runs", tables, open_=True)])
+
+
+def settings_digest(runs: Runs) -> str:
+    """One digest over the settings digests of all runs."""
+    return digest_json({"/".join(run.parts()): m.get("settings_digest") for run, m in runs})
+
+
+def _facts(
+    settings: PageSettings, runs: Runs, backbones: Sequence[tuple[str, str]]
+) -> list[Content]:
+    named = [
+        f"{settings.backbone_title(backbone)}, {domain.replace('_', ' ')}"
+        for domain, backbone in backbones
+    ]
+    facts: list[tuple[str, Content]] = [
+        ("Scale", settings.scale),
+        ("Where paper and released code differ", f"preset {settings.preset}"),
+        ("Seeds", ", ".join(map(str, settings.seeds))),
+        ("Backbones", join(named, el("br"))),
+        ("Training runs", f"{len(runs)}"),
+        ("Digest of all runs' settings", el("code", settings_digest(runs)[:16])),
+    ]
+    return [el("div", el("dt", name), el("dd", value)) for name, value in facts]
+
+
+def _methods(
+    settings: PageSettings, runs: Runs, backbones: Sequence[tuple[str, str]]
+) -> tuple[list[Column], list[Row]]:
+    columns = [
+        Column("Method"),
+        *(Column(f"Runs, {settings.backbone_label(name)}") for _, name in backbones),
+        Column("Steps"),
+        Column("Generations"),
+        Column("Digest of settings", text=True),
+    ]
+    found = list(dict.fromkeys(run.method for run, _ in runs))
+    groups = {
+        "Methods of the tables": [m for m in settings.methods if m in found],
+        "Controls": [m for m in settings.controls if m in found],
+    }
+    named = {m for own in groups.values() for m in own}
+    groups["Other settings of a method"] = [m for m in found if m not in named]
+    rows: list[Row] = []
+    for title, methods in groups.items():
+        if methods:
+            rows.append(Band(title))
+        rows += [_method(settings, runs, backbones, method) for method in methods]
+    return columns, rows
+
+
+def _method(
+    settings: PageSettings, runs: Runs, backbones: Sequence[tuple[str, str]], method: str
+) -> Row:
+    own = [(run, manifest) for run, manifest in runs if run.method == method]
+    counts = [sum((r.domain, r.backbone) == place for r, _ in own) for place in backbones]
+    steps = _distinct(_train(m, "steps") for _, m in own)
+    generations = _distinct(
+        _product(_train(m, "steps"), _train(m, "rollouts_per_step")) for _, m in own
+    )
+    if method == "vanilla":
+        steps, generations = "0", "0"
+    digests = dict.fromkeys(str(m.get("settings_digest", ""))[:12] for _, m in own)
+    return [
+        Cell(settings.label(method), (method,)),
+        *(f"{count}" if count else "" for count in counts),
+        steps,
+        generations,
+        Cell(_codes(list(digests))),
+    ]
+
+
+def _train(manifest: dict[str, Any], key: str) -> Any:
+    settings = manifest.get("settings")
+    train = settings.get("train") if isinstance(settings, dict) else None
+    return train.get(key) if isinstance(train, dict) else None
+
+
+def _product(first: Any, second: Any) -> int | None:
+    return first * second if isinstance(first, int) and isinstance(second, int) else None
+
+
+def _distinct(values: Any) -> str:
+    return " / ".join(f"{v:,}" for v in sorted({v for v in values if isinstance(v, int)}))
+
+
+def _codes(digests: Sequence[str]) -> Html:
+    return join([el("code", digest) for digest in digests], el("br"))

@@ -1,0 +1,84 @@
+"""Tables 1 and 2 from their CSV files, with the paper's numbers beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lopd_repro.report.layout import Layout, Metric, TableSettings
+from lopd_repro.report.page.grid import Band, Cell, Column, Row, grid
+from lopd_repro.report.page.markup import Content, Html, el
+from lopd_repro.report.page.numbers import as_float, number
+from lopd_repro.report.page.results import Results
+from lopd_repro.report.page.section import Section, absent, bullets, fold, sources
+from lopd_repro.report.page.settings import PageSettings
+from lopd_repro.report.render import cell_text, legend
+
+Reported = Mapping[tuple[str, str, str], str]
+
+
+def table_section(
+    results: Results, settings: PageSettings, layout: Layout, reported: Reported
+) -> Section:
+    """One table of scores. `reported` has the paper's digits by (backbone, method, metric)."""
+    name = layout.name
+    body: list[Content]
+    if results.has(f"{name}.csv"):
+        rows = results.rows(f"{name}.csv")
+        body = [
+            el("p", legend(layout, _table_settings(settings, rows))),
+            grid(layout.title, *_content(rows, settings, layout, reported)),
+            _notes(results, name),
+            sources(results, [f"{name}.{end}" for end in ("csv", "html", "md", "log")]),
+        ]
+    else:
+        body = [absent(results, f"{name}.csv", made=layout.domain in settings.domains())]
+    return Section(name, layout.title, body)
+
+
+def _content(
+    rows: list[dict[str, str]], settings: PageSettings, layout: Layout, reported: Reported
+) -> tuple[list[Column], list[Row]]:
+    shown = [m for m in layout.metrics if any(row.get(m.name) for row in rows)]
+    columns = [Column("Method"), *(Column(m.title) for m in shown)]
+    lines: list[Row] = []
+    for backbone in dict.fromkeys(row["backbone"] for row in rows):
+        lines.append(Band(settings.backbone_title(backbone)))
+        for row in rows:
+            if row["backbone"] == backbone:
+                cells = [_cell(row, m, settings.paper_backbone(backbone), reported) for m in shown]
+                lines.append([row["method"], *cells])
+    return columns, lines
+
+
+def _cell(row: Mapping[str, str], metric: Metric, paper: str, reported: Reported) -> Cell:
+    name = metric.name
+    parts = {
+        f"{name}{end}": as_float(row.get(f"{name}{end}"))
+        for end in ("", "_std", "_ci_low", "_ci_high")
+    }
+    printed = reported.get((paper, row["method"], name)) or number(row.get(f"{name}_reported"))
+    value, interval, beside = cell_text({**parts, f"{name}_printed": printed or None}, name)
+    paper_line = el("span", f"paper {beside}", class_="paper") if beside else None
+    if not value:
+        return Cell("not measured", tuple(filter(None, [paper_line])), "empty")
+    return Cell(value, tuple(filter(None, [interval, paper_line])))
+
+
+def _table_settings(settings: PageSettings, rows: list[dict[str, str]]) -> TableSettings:
+    backbones = tuple(dict.fromkeys(row["backbone"] for row in rows))
+    return TableSettings(
+        scale=settings.scale,
+        backbones=backbones,
+        methods=tuple(settings.methods),
+        labels=settings.labels,
+        paper_backbones={name: settings.paper_backbone(name) for name in backbones},
+        seeds=tuple(settings.seeds),
+    )
+
+
+def _notes(results: Results, name: str) -> Html:
+    """The notes under the Markdown form of the table: data, scorers, floors, what is missing."""
+    if not results.has(f"{name}.md"):
+        return Html()
+    lines = results.text(f"{name}.md").splitlines()
+    return fold("Data, scorers and remarks", bullets(x[2:] for x in lines if x.startswith("- ")))
