@@ -13,6 +13,14 @@ from lopd_repro.stats.bootstrap import (
 )
 from lopd_repro.stats.comparisons import COMPARISON_COLUMNS, Cell, comparisons
 from lopd_repro.stats.correction import holm
+from lopd_repro.stats.optimism import (
+    Halves,
+    first_best,
+    halves,
+    highest_mean,
+    redone_across,
+    redone_within,
+)
 from lopd_repro.stats.passk import mean_pass_at_k, pass_at_k, passed_all
 from lopd_repro.stats.summary import Summary, mean_std, score_matrix, summarise
 from lopd_repro.stats.ucb import ucb1_scores
@@ -21,12 +29,16 @@ __all__ = [
     "COMPARISON_COLUMNS",
     "DRAWS",
     "Cell",
+    "Halves",
     "Interval",
     "PairedResult",
     "Summary",
     "bootstrap_means",
     "comparisons",
+    "first_best",
+    "halves",
     "hierarchical_interval",
+    "highest_mean",
     "holm",
     "mean_pass_at_k",
     "mean_std",
@@ -34,6 +46,8 @@ __all__ = [
     "pass_at_k",
     "passed_all",
     "percentile_interval",
+    "redone_across",
+    "redone_within",
     "score_matrix",
     "summarise",
     "ucb1_scores",
