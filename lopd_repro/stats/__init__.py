@@ -11,6 +11,7 @@ from lopd_repro.stats.bootstrap import (
     paired_bootstrap,
     percentile_interval,
 )
+from lopd_repro.stats.censored import CensoredMedian, censored_median
 from lopd_repro.stats.comparisons import COMPARISON_COLUMNS, Cell, comparisons
 from lopd_repro.stats.correction import holm
 from lopd_repro.stats.optimism import (
@@ -29,11 +30,13 @@ __all__ = [
     "COMPARISON_COLUMNS",
     "DRAWS",
     "Cell",
+    "CensoredMedian",
     "Halves",
     "Interval",
     "PairedResult",
     "Summary",
     "bootstrap_means",
+    "censored_median",
     "comparisons",
     "first_best",
     "halves",
