@@ -1,4 +1,4 @@
-"""Table 3, selection, controls, diagnostics and rollout budget."""
+"""Table 3, controls and diagnostics."""
 
 from __future__ import annotations
 
@@ -21,23 +21,6 @@ def table3_section(results: Results, settings: PageSettings) -> Section:
         sources(results, [f"table3.{end}" for end in ("csv", "html", "md", "log")]),
     ]
     return Section("table3", title, body)
-
-
-def selection_section(results: Results, settings: PageSettings) -> Section:
-    """What validation chose, and what choosing on test would have printed."""
-    title = "Selection"
-    if not results.has("selection.csv"):
-        return Section("selection", title, absent(results, "selection.csv"))
-    body: list[Content] = [
-        el(
-            "p",
-            "Settings and checkpoints are chosen on validation tasks. Optimism is what choosing on"
-            " the test tasks would have added to the printed score.",
-        ),
-        listing(title, results.rows("selection.csv"), settings, Listing({})),
-        sources(results, ["selection.csv"]),
-    ]
-    return Section("selection", title, body)
 
 
 def controls_section(results: Results, settings: PageSettings) -> Section:
@@ -70,15 +53,3 @@ def diagnostics_section(results: Results, settings: PageSettings) -> Section:
     body.append(fold("Summary by run", listing(title, rows, settings, Listing({})), open_=True))
     files = ["diagnostics_summary.csv", "diagnostics.csv", "diagnostics.png", "diagnostics.pdf"]
     return Section("diagnostics", title, [*body, sources(results, files)])
-
-
-def budget_section(results: Results, settings: PageSettings) -> Section:
-    """Generations each method needs to reach its best rival."""
-    title = "Rollout budget"
-    if not results.has("budget.csv"):
-        return Section("budget", title, absent(results, "budget.csv"))
-    body: list[Content] = [
-        listing(title, results.rows("budget.csv"), settings, Listing({})),
-        sources(results, ["budget.csv"]),
-    ]
-    return Section("budget", title, body)

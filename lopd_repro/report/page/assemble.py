@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from lopd_repro.report.layout import TABLE1, TABLE2
 from lopd_repro.report.page.analyses import (
-    budget_section,
     controls_section,
     diagnostics_section,
-    selection_section,
     table3_section,
 )
 from lopd_repro.report.page.audit import audit_section
+from lopd_repro.report.page.budget import budget_section
 from lopd_repro.report.page.comparisons import comparisons_section
 from lopd_repro.report.page.costs import costs_section
 from lopd_repro.report.page.environment import environment_section
@@ -22,6 +21,7 @@ from lopd_repro.report.page.markup import Html, el
 from lopd_repro.report.page.results import Results
 from lopd_repro.report.page.run import run_section
 from lopd_repro.report.page.section import Section
+from lopd_repro.report.page.selection import selection_section
 from lopd_repro.report.page.settings import PageSettings
 from lopd_repro.report.page.style import STYLE
 from lopd_repro.report.page.tables import Reported, table_section

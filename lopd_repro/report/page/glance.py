@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lopd_repro.report.page.audit import PRINTED, counts
+from lopd_repro.report.page.budget import claim_verdict
 from lopd_repro.report.page.comparisons import FILES, MAIN, tally
 from lopd_repro.report.page.costs import headline, read_jobs
 from lopd_repro.report.page.markdown import inline
@@ -27,6 +28,10 @@ def _facts(results: Results, settings: PageSettings) -> Iterator[tuple[str, Cont
         verdict = _first_paragraph(results.text("controls_verdict.md"))
         if verdict:
             yield "controls", ["Decisive control: ", inline(verdict)]
+    if results.has("budget.csv"):
+        sentence = claim_verdict(results.rows("budget.csv"), settings)
+        if sentence:
+            yield "budget", f"The paper's claim of a small rollout budget: {sentence}"
     for name, domain in FILES.items():
         if results.has(name):
             found = tally(results.rows(name), MAIN)

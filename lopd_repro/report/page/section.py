@@ -44,6 +44,12 @@ def link(results: Results, name: str, text: str | None = None) -> Html:
     return el("a", text or name, href=results.href(name))
 
 
+def problems(results: Results, name: str) -> Html:
+    """What a file of missing things names, folded; nothing where it is empty or absent."""
+    lines = results.text(name).splitlines() if results.has(name) else []
+    return fold(f"Missing or remarkable ({len(lines)})", bullets(lines)) if lines else Html()
+
+
 def fold(title: Content, *body: Content, open_: bool = False) -> Html:
     """Content under a line that opens it."""
     return el("details", el("summary", title), body, open=open_)

@@ -29,6 +29,8 @@ section { padding: 1.4rem 0 1rem; border-top: 1px solid var(--line); scroll-marg
 .notice { border-left: 4px solid #b45309; background: #fef3e2; padding: .5rem .8rem; }
 .absent { color: var(--soft); background: var(--tint); padding: .5rem .8rem; border-radius: .3rem; }
 .files { font-size: .85rem; color: var(--soft); }
+.fine { font-size: .85rem; color: var(--soft); }
+.key { font-weight: 650; }
 .glance { padding-left: 1.2rem; }
 .facts { display: grid; gap: .5rem 2rem; max-width: none;
   grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); }
