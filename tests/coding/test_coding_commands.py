@@ -189,6 +189,30 @@ def test_retrieval_is_a_job_of_its_own(inputs: Path, tmp_path: Path) -> None:
     assert again == (inputs / "retrieved.json").read_bytes()
 
 
+def test_a_cold_start_can_hide_the_task_from_the_composer(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {
+        "bank": inputs / "bank.jsonl",
+        "retrieved": inputs / "retrieved.json",
+        "backbone": inputs / "model",
+        "out": tmp_path / "composer.safetensors",
+        "report": tmp_path / "report.json",
+    }
+    job(
+        inputs, "cold-start", {"composer": {**SETTINGS["composer"], "task_text": "hidden"}}, **given
+    )
+    assert read_json(tmp_path / "composer.json")["task_text"] == "hidden"
+    assert read_json(inputs / "composer.json")["task_text"] == "shown"
+    first, other = (read_jsonl(folder / "report.jsonl")[0]["nll"] for folder in (inputs, tmp_path))
+    assert first != pytest.approx(other, rel=1e-6)
+    changed = json.dumps({**SETTINGS, "cold_start": {"pairing": "mixed"}})
+    splits = inputs / "tasks/splits.json"
+    options = [f"--{name}={value}" for name, value in given.items()]
+    assert run("cold-start", "--settings", changed, "--splits", splits, *options) == 2
+    assert "cold_start.pairing: found 'mixed', allowed: retrieved" in capsys.readouterr().err
+
+
 def test_retrieval_refuses_a_bank_with_other_tasks(
     inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
