@@ -69,7 +69,7 @@ SETTINGS: dict[str, Any] = {
     "skills": {"seed": 0, "groups": 1, "group_size": 4, "writer": "offline"},
     "train": {
         "steps": 1, "rollouts_per_step": 8, "group_size": 4, "validate_every": 1,
-        "checkpoint_every": 1, "teacher_check_tasks": 2,
+        "checkpoint_every": 1, "teacher_check_tasks": 2, "keep_candidates": True,
     },
     "optimiser": {"lr": 0.001, "weight_decay": 0.0, "clip": 1.0, "micro_batch": 8},
     "validation": {"repeats": 1, "seed": 100},
@@ -253,6 +253,13 @@ def test_every_method_trains_and_is_scored(inputs: Path, file: str) -> None:
         record = row["records"][0]
         assert (row["score"] == 1.0) == (record["verdict"] == "passed")
         assert record.get("program") != WRONG or record["verdict"] == "wrong"
+    assert (out / "composer.safetensors").is_file() == ("lopd" in file)
+    if "grpo" in file:
+        job(inputs, "evaluate", candidates=out / "candidates", noop=inputs / "tasks/noop.json",
+            seed=0, out=out / "candidates.jsonl")  # fmt: skip
+        every, footer = read_jsonl_with_footer(out / "candidates.jsonl")
+        assert (footer["benchmark"], footer["expected"]) == ("taco_candidates", 6)
+        assert every == [{**row, "step": 1} for row in rows]
 
 
 def test_unknown_domains_and_other_split_files_are_refused(

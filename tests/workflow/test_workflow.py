@@ -88,6 +88,8 @@ def test_training_depends_on_losses_and_reports_do_not() -> None:
     table = {str(p.relative_to(ROOT)) for p in closure(ROOT, "lopd_repro.commands.table")}
     assert "lopd_repro/training/losses/policy.py" in train
     assert not any(name.startswith("lopd_repro/lopd/") for name in train)
+    evaluate = {str(p.relative_to(ROOT)) for p in closure(ROOT, "lopd_repro.commands.evaluate")}
+    assert not any(name.startswith("lopd_repro/lopd/") for name in evaluate)
     assert not any(
         name.startswith(("lopd_repro/training/", "lopd_repro/rollout/")) for name in table
     )
