@@ -6,8 +6,9 @@ Programs share a sandbox in small batches, one after the other, which saves most
 program that ends its batch is graded again in a sandbox of its own, and so are those after it.
 Time-outs are graded again when everything else has finished, alone, and only that verdict counts.
 
-Departures from the official scorer: a limit on memory, which it lacks; a time-out of the whole
-worker is told from a death (both are [-2], error code -5, there).
+Departures from the official scorer: a limit on memory, which it lacks; its limits of time are wall
+time, here less the time in which the machine was busy with others; a time-out of the whole worker
+is told from a death (both are [-2], error code -5, there).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ INSIDE = Path(__file__).resolve().parent / "inside"
 WRONG, DIED = -2, -5
 REQUIRED = ("files", "processes")
 """Without these layers no program is run."""
+_STALL = 8
+"""How much longer a sandbox may take on a busy machine; no limit of a program counts such time."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ def _run(jobs: Sequence[tuple[int, Sample]], settings: GraderSettings) -> Outcom
     limits = Limits(
         memory_mb=settings.memory_mb,
         cpu_seconds=longest + 10,
-        wall_seconds=wall,
+        wall_seconds=_STALL * wall,
         processes=64,
         open_files=256,
         file_mb=64,

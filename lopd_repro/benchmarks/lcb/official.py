@@ -4,7 +4,8 @@
 
 The official scorer has no limit on memory and files a global time-out like a crash, as [-2] with
 error code -5 ('compile error' in its summaries): here it is told by the time it took, and time-outs
-of every kind are scored once more, alone, before they count.
+of every kind are scored once more, alone, before they count; on a busy machine with a time limit
+that is longer by as much as others slow it.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Package:
         self, rows: Sequence[dict[str, Any]], sample: OfficialSample, settings: GraderSettings
     ) -> Scored:
         own = [row for row in rows if str(row["question_id"]) == sample.question_id]
-        found = self._scored(own, [sample], replace(settings, workers=1))
+        found = self._scored(own, [sample], replace(settings, workers=1), stretch=True)
         if sample.key in found:
             return found[sample.key]
         died = Verdict((WRONG,), DIED, "ended without a verdict", "died", False, 0.0)
@@ -116,6 +117,7 @@ class Package:
         rows: Sequence[dict[str, Any]],
         samples: Sequence[OfficialSample],
         settings: GraderSettings,
+        stretch: bool = False,
     ) -> dict[str, Scored]:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
@@ -127,6 +129,7 @@ class Package:
                 "samples": str(folder / "samples.json"),
                 "timeout": _whole(settings.timeout_seconds),
                 "workers": settings.workers,
+                "stretch": stretch,
             }
             outcome = self._launch(folder, job, settings)
             path = folder / "out.json"

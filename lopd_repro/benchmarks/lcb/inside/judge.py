@@ -138,6 +138,7 @@ class Clerk:
         """Listen until the program reports, dies or the global limit is reached."""
         os.set_blocking(self.channel.reader, False)
         ended = self._listen()
+        seconds = time.monotonic() - self.started - stalled(self.pid)
         os.kill(self.pid, signal.SIGKILL)
         usage = os.wait4(self.pid, 0)[2]
         report = self.report
@@ -151,7 +152,7 @@ class Clerk:
             "detail": detail[:300],
             "ended": ended,
             "timed_out": error is not None and (alarm or ended == "global_timeout"),
-            "seconds": round(time.monotonic() - self.started, 4),
+            "seconds": round(seconds, 4),
             "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 4),
         }
 
@@ -176,7 +177,7 @@ class Clerk:
         data = bytearray()
         while True:
             left = self.end - time.monotonic()
-            if left <= 0:
+            if left <= 0 and (left := left + stalled(self.pid)) <= 0:
                 return "global_timeout"
             events = dict(poll.poll(left * 1000))
             gone = program in events
@@ -235,6 +236,14 @@ class Clerk:
             self.channel.send(value)
         except BrokenPipeError:
             return
+
+
+def stalled(pid: int) -> float:
+    """Seconds that a process was ready to run and others had all processors."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _broken(tests: list[Any]) -> str:

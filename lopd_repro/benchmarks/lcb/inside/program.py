@@ -7,7 +7,8 @@ happens in one process, under the standard library's names and with part of `os`
 odd verdicts that follow from this are the official ones, and are kept.
 
 Departures: tests come one at a time from the process outside, which also compares printed output;
-output that is longer than any right one could be is not handed over. Returned values are compared
+output that is longer than any right one could be is not handed over. Time in which the machine
+was busy with others is not counted. Returned values are compared
 here, because their own `__eq__` has a say.
 """
 
@@ -20,6 +21,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
@@ -51,6 +53,7 @@ GONE_FROM_OS = (
 GONE_MODULES = ("ipdb", "joblib", "resource", "psutil", "tkinter")
 TIME_LIMIT, RUN_TIME = -3, -4
 _DELIVERY_SECONDS = 0.5
+_STALL_SECONDS = 0.001
 
 # Taken before a program can replace them.
 _read, _write, _exit, _len, _from_bytes = os.read, os.write, os._exit, len, int.from_bytes
@@ -60,6 +63,7 @@ _signal, _setitimer, _loads, _encode = (
     json.loads,
     json.JSONEncoder().encode,
 )
+_monotonic, _pread, _int = time.monotonic, os.pread, int
 
 
 class AlarmTimeoutException(Exception):  # noqa: N818 - its name is looked for in its repr
@@ -93,20 +97,39 @@ class Channel:
 
 
 class Timer:
-    """The alarm of one test."""
+    """The alarm of one test: wall time, less the time in which others had all processors."""
 
     fired = False
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        self.began = self.waited = 0.0
+        try:
+            self.statistics = os.open("/proc/self/schedstat", os.O_RDONLY)
+        except OSError:
+            self.statistics = -1
         signal.signal(signal.SIGALRM, self._ring)
 
+    def _wait(self) -> float:
+        """Seconds that this process's first thread was ready to run and did not."""
+        if self.statistics < 0:
+            return 0.0
+        try:
+            return _int(_pread(self.statistics, 100, 0).split()[1]) / 1e9
+        except Exception:
+            return 0.0
+
     def _ring(self, *_: object) -> None:
+        left = self.seconds - (_monotonic() - self.began - (self._wait() - self.waited))
+        if left > _STALL_SECONDS:
+            _setitimer(signal.ITIMER_REAL, left)
+            return
         self.fired = True
         print("time limit reached")  # goes to whatever captures the program's output
         raise AlarmTimeoutException
 
     def start(self) -> None:
+        self.began, self.waited = _monotonic(), self._wait()
         _setitimer(signal.ITIMER_REAL, self.seconds)
 
     def stop(self) -> None:
