@@ -24,6 +24,7 @@ from lopd_repro.stats.optimism import (
 )
 from lopd_repro.stats.passk import mean_pass_at_k, pass_at_k, passed_all
 from lopd_repro.stats.summary import Summary, mean_std, score_matrix, summarise
+from lopd_repro.stats.trend import Trend, mean_interval, trend
 from lopd_repro.stats.ucb import ucb1_scores
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Interval",
     "PairedResult",
     "Summary",
+    "Trend",
     "bootstrap_means",
     "censored_median",
     "comparisons",
@@ -43,6 +45,7 @@ __all__ = [
     "hierarchical_interval",
     "highest_mean",
     "holm",
+    "mean_interval",
     "mean_pass_at_k",
     "mean_std",
     "paired_bootstrap",
@@ -53,5 +56,6 @@ __all__ = [
     "redone_within",
     "score_matrix",
     "summarise",
+    "trend",
     "ucb1_scores",
 ]
