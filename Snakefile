@@ -27,6 +27,7 @@ for method_rules in sorted(Path(workflow.basedir, "baselines").glob("*.smk")):
     include: str(method_rules)
 
 
+include: "workflow/rules/variants.smk"
 include: "workflow/rules/evaluate.smk"
 
 

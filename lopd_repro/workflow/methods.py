@@ -11,7 +11,10 @@ from lopd_repro.errors import UserError
 
 @dataclass
 class MethodEntry:
-    """One registered method. `order` sorts table rows; `control` keeps it out of the tables."""
+    """One registered method. `order` sorts table rows; `control` keeps it out of the tables.
+
+    `outputs` are files of its own that a run leaves beside the usual ones.
+    """
 
     name: str
     label: str
@@ -19,6 +22,7 @@ class MethodEntry:
     order: int
     control: bool
     inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
 
 
 class Registry:
@@ -37,11 +41,14 @@ class Registry:
         inputs: Sequence[str] = (),
         order: int = 50,
         control: bool = False,
+        outputs: Sequence[str] = (),
     ) -> None:
         """Register a method; a name can be taken once."""
         if name in self._entries:
             raise UserError(f"method {name}: two rule files register it")
-        self._entries[name] = MethodEntry(name, label, file, order, control, list(inputs))
+        self._entries[name] = MethodEntry(
+            name, label, file, order, control, list(inputs), list(outputs)
+        )
 
     def __getitem__(self, name: str) -> MethodEntry:
         if name not in self._entries:

@@ -10,6 +10,8 @@ from lopd_repro.errors import UserError
 DOMAINS = ("tool_use", "coding")
 
 _RUN = ("prompts", "environment", "engine", "chat", "sampling")
+# Keys of a method's settings that are for jobs before its training, or for printing.
+_BEFORE = ("composer", "retrieval", "label")
 # Sections of a domain that take the place of the shared ones instead of being laid over them.
 _WHOLE = ("backbones", "tasks", "base_model", "prompts", "environment", "benchmarks")
 
@@ -60,7 +62,7 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
         bank = config["bank"]
         return {
             **_without(shared, "sampling"),
-            "retrieval": config["retrieval"],
+            "retrieval": {**config["retrieval"], **overrides(config, name, "retrieval")},
             "embedder": bank["embedder"],
             "task_limit": bank.get("task_limit", 0),
         }
@@ -76,7 +78,7 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
             "seed": own["seed"],
             "n_retrieved": own["n_retrieved"],
             "cold_start": _without(own, "seed", "n_retrieved"),
-            "composer": config["composer"],
+            "composer": {**config["composer"], **overrides(config, name, "composer")},
         }
     if job == "train":
         return {**shared, **method_slice(config, name)}
@@ -112,16 +114,39 @@ def method_slice(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A method's own settings over the shared ones.
 
     `like` starts from another method's settings; `group_size`, `train` and `optimiser` override
-    the run's; every other key goes to the method.
+    the run's; `composer` and `retrieval` are for the jobs before it; every other key goes to the
+    method.
     """
-    own = _resolved(config["method_settings"], name, ())
+    own = _without(_resolved(config["method_settings"], name, ()), *_BEFORE)
     train = {**config["train"], **own.pop("train", {}), "group_size": own.pop("group_size", 1)}
+    if name in config.get("analyses", {}).get("curves", []):
+        train["keep_candidates"] = True
     return {
         "train": train,
         "optimiser": {**config["optimiser"], **own.pop("optimiser", {})},
         "validation": config["validation"],
         "method": own,
     }
+
+
+def overrides(config: Mapping[str, Any], method: str, section: str) -> dict[str, Any]:
+    """What a method changes in a section that a job before its training reads.
+
+    Empty if it uses the shared one, or is no method.
+    """
+    if method not in config["method_settings"]:
+        return {}
+    return dict(_resolved(config["method_settings"], method, ()).get(section, {}))
+
+
+def refuse_overrides(config: Mapping[str, Any], method: str) -> None:
+    """Only a variant has a composer or a retrieval of its own."""
+    for section in ("composer", "retrieval"):
+        if overrides(config, method, section):
+            raise UserError(
+                f"method_settings.{method}.{section}: found in a method, allowed: in a control "
+                "with `like`"
+            )
 
 
 def _resolved(all_settings: Mapping[str, Any], name: str, above: tuple[str, ...]) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 import json
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
-from lopd_repro.workflow import methods, slices, sources
+from lopd_repro.workflow import methods, slices, sources, variants
 
+VARIANTS = variants.expand(config)
 REGISTRY = methods.Registry(config)
 
 # Each domain's whole configuration, and the domain that a backbone belongs to.
@@ -19,7 +21,7 @@ DOMAIN_OF = {name: d for d, own in DOMAINS.items() for name in own["backbones"]}
 wildcard_constraints:
     domain="|".join(slices.DOMAINS),
     backbone="[A-Za-z0-9_.-]+",
-    method="[A-Za-z0-9_]+",
+    method="[A-Za-z0-9_.-]+",
     seed=r"\d+",
 
 
@@ -44,6 +46,7 @@ def splits(wildcards):
     return f"{RESULTS}/tasks/{domain_of(wildcards)}/splits.json"
 
 
+@cache
 def source(module, *files):
     """Digest of the project's source that a command can import, and of further files."""
     return sources.digest(Path(workflow.basedir), module, files)
@@ -57,39 +60,106 @@ def backbones(kind):
         for name, backbone in own["backbones"].items()
         if backbone["source"] == kind
     ]
-    return "|".join(map(re.escape, names)) or "(?!)"
+    return one_of(names)
 
 
 def run_folder(method, domain="{domain}"):
     return f"{RESULTS}/runs/{domain}/{{backbone}}/{method}/seed{{seed}}"
 
 
+# Files that a variant does not share with the method it is like.
+VARIANT_FILES = f"{RESULTS}/backbones/{{backbone}}/variants/{{method}}"
+
+
+def changing(*sections):
+    """Variants with settings of their own in one of the sections."""
+    return [
+        name
+        for name in VARIANTS.names()
+        if any(slices.overrides(config, name, section) for section in sections)
+    ]
+
+
+def one_of(names):
+    """Pattern of the names; matches nothing if there are none."""
+    return "|".join(map(re.escape, names)) or "(?!)"
+
+
+def method_file(name, file):
+    """A file that a method asks for by name: its own, or the shared one."""
+    own = {"retrieved": ["retrieval"], "composer": ["composer", "retrieval"]}
+    if name in changing(*own.get(file, [])):
+        suffix = Path(METHOD_FILES[file]).name
+        return f"{RESULTS}/backbones/{{backbone}}/variants/{name}/{suffix}"
+    return METHOD_FILES[file]
+
+
 def method_inputs(name):
-    wanted = {file: METHOD_FILES[file] for file in REGISTRY[name].inputs}
+    wanted = {file: method_file(name, file) for file in REGISTRY[name].inputs}
     return {"splits": splits, "model": rules.base_model.output.model, **wanted}
+
+
+def variant_inputs(wildcards):
+    return {
+        name: file(wildcards) if callable(file) else file.format(**wildcards)
+        for name, file in method_inputs(wildcards.method).items()
+    }
 
 
 def method_outputs(name):
     folder = run_folder(name)
+    kept = {"candidates": directory(f"{folder}/candidates")} if keeps(name) else {}
+    own = [] if name == "{method}" else REGISTRY[name].outputs
     return {
         "checkpoint": directory(f"{folder}/checkpoint"),
         "metrics": f"{folder}/metrics.jsonl",
         "selected": f"{folder}/selected.json",
         "manifest": f"{folder}/manifest.json",
+        **{file.replace(".", "_"): f"{folder}/{file}" for file in own},
+        **kept,
     }
+
+
+def keeps(name):
+    """Whether a method's runs keep every validated checkpoint, for its curve on test tasks."""
+    return name in config.get("analyses", {}).get("curves", [])
 
 
 def method_params(name):
     method = REGISTRY[name]
+    slices.refuse_overrides(config, name)
     return {
         "settings": settings("train", name),
         "file": method.file,
         "state": f"{RESULTS}/state/{{domain}}/{{backbone}}/{name}/seed{{seed}}",
         "source": source("lopd_repro.commands.train", method.file),
-        "inputs": lambda wildcards, input: " ".join(
-            f"--input {file}={input[file]}" for file in method.inputs
-        ),
+        "inputs": lambda wildcards, input: input_options(name, input),
     }
+
+
+def variant_params():
+    """The same, where the method's name is a wildcard."""
+
+    def file(wildcards):
+        return REGISTRY[wildcards.method].file
+
+    return {
+        "settings": variant_settings("train"),
+        "file": file,
+        "state": f"{RESULTS}/state/{{domain}}/{{backbone}}/{{method}}/seed{{seed}}",
+        "source": lambda wildcards: source(
+            "lopd_repro.commands.train", file(wildcards)
+        ),
+        "inputs": lambda wildcards, input: input_options(wildcards.method, input),
+    }
+
+
+def variant_settings(job):
+    return lambda wildcards: settings(job, wildcards.method)(wildcards)
+
+
+def input_options(name, input):
+    return " ".join(f"--input {file}={input[file]}" for file in REGISTRY[name].inputs)
 
 
 def method_log(name):

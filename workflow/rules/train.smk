@@ -46,6 +46,7 @@ REGISTRY.add(
     label="LOPD",
     file="lopd_repro/lopd/method.py",
     inputs=["bank", "retrieved", "composer"],
+    outputs=["composer.safetensors", "composer.json"],
     order=100,
 )
 
