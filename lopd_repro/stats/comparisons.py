@@ -53,8 +53,12 @@ def comparisons(
     draws: int = DRAWS,
     alpha: float = 0.05,
     tasks: TaskDraw = "per_seed",
+    reference: str | None = None,
 ) -> list[dict[str, Any]]:
     """One row (keys `COMPARISON_COLUMNS`) per method pair and cell, in the order given.
+
+    With a `reference` only its pairs are made, and only they are the Holm family; a pair's
+    interval and p stay what they are among all pairs.
 
     `difference` is method_a minus method_b in the unit of the scores. verdict: "a_higher" or
     "b_higher" where p_holm < alpha and the interval leaves out 0, else "undecided"; "incomplete",
@@ -66,6 +70,8 @@ def comparisons(
     for cell in cells:
         found: list[dict[str, Any]] = []
         for first, second in itertools.combinations(cell.scores, 2):
+            if reference not in (None, first, second):
+                continue
             row = dict.fromkeys(COMPARISON_COLUMNS)
             row.update(
                 scale=scale,

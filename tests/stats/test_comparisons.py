@@ -49,6 +49,18 @@ def test_rows_verdicts_and_family() -> None:
     assert (rows[0]["n_seeds"], rows[0]["n_tasks"], rows[0]["scale"]) == (3, 40, "tiny")
 
 
+def test_a_reference_keeps_its_pairs_and_narrows_only_the_family() -> None:
+    cell = Cell("m", "x", {"a": scores(0, 1), "b": scores(1, 2), "c": scores(2, 3)})
+    every = comparisons("tiny", [cell], draws=500)
+    own = comparisons("tiny", [cell], draws=500, reference="b")
+    assert [(row["method_a"], row["method_b"]) for row in own] == [("a", "b"), ("b", "c")]
+    for row in own:
+        names = (row["method_a"], row["method_b"])
+        (same,) = [r for r in every if (r["method_a"], r["method_b"]) == names]
+        assert all(row[key] == same[key] for key in ("difference", "ci_low", "ci_high", "p"))
+    assert [row["p_holm"] for row in own] == holm([row["p"] for row in own])
+
+
 def test_another_method_or_cell_changes_no_other_interval() -> None:
     both = {"a": scores(0, 1), "b": scores(1, 2)}
     small = comparisons("tiny", [Cell("m", "x", both)], draws=500)
