@@ -22,6 +22,7 @@ and 0.25 for a paired difference) the nominal 95% interval held the truth in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -63,23 +64,62 @@ def bootstrap_means(
     A missing score (NaN) is refused: a task that did not run stays in the denominator with the
     score that the benchmark gives it, or the cell stays empty.
     """
+    scores = _checked(scores)
+    means = np.empty(draws)
+    for place, seed, task in _resamples(scores.shape, rng, draws, tasks):
+        means[place] = scores[seed, task].mean(axis=(1, 2))
+    return means
+
+
+def bootstrap_ratios(
+    numerators: FloatArray,
+    denominators: FloatArray,
+    rng: np.random.Generator,
+    *,
+    draws: int = DRAWS,
+    tasks: TaskDraw = "per_seed",
+) -> FloatArray:
+    """Like `bootstrap_means`, of the mean over seeds of (sum of numerators / sum of denominators).
+
+    Both `[S, T]`, sums over the tasks of a seed. A draw in which a seed's denominators are all 0
+    has no value: NaN. With denominators of 1 it draws what `bootstrap_means` draws.
+    """
+    numerators, denominators = _checked(numerators), _checked(denominators)
+    if numerators.shape != denominators.shape:
+        raise ValueError(
+            f"ratios of {numerators.shape} numerators and {denominators.shape} denominators"
+        )
+    ratios = np.empty(draws)
+    for place, seed, task in _resamples(numerators.shape, rng, draws, tasks):
+        above, below = numerators[seed, task].sum(axis=2), denominators[seed, task].sum(axis=2)
+        whole = np.where(below == 0, np.nan, below)
+        ratios[place] = (above / whole).mean(axis=1)
+    return ratios
+
+
+def _checked(scores: FloatArray) -> FloatArray:
     scores = np.asarray(scores, dtype=np.float64)
     if scores.ndim != 2 or scores.size == 0:
         raise ValueError(f"scores must be a filled [seeds, tasks] matrix, got {scores.shape}")
     if not np.isfinite(scores).all():
         raise ValueError("scores hold a missing or infinite value; fill it or leave the cell empty")
+    return scores
+
+
+def _resamples(
+    shape: tuple[int, ...], rng: np.random.Generator, draws: int, tasks: TaskDraw
+) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[np.int64]]]:
+    """Places of draws, with their seeds `[n, S, 1]` and tasks `[n, S or 1, T]`, in chunks."""
     if tasks not in ("per_seed", "shared"):
         raise ValueError(f"unknown task draw {tasks!r}; allowed: per_seed, shared")
-    n_seeds, n_tasks = scores.shape
-    means = np.empty(draws)
-    step = max(1, _CHUNK_ELEMENTS // scores.size)
+    n_seeds, n_tasks = shape
+    step = max(1, _CHUNK_ELEMENTS // (n_seeds * n_tasks))
     for start in range(0, draws, step):
         size = min(step, draws - start)
         seed = rng.integers(n_seeds, size=(size, n_seeds, 1))
         width = n_seeds if tasks == "per_seed" else 1
         task = rng.integers(n_tasks, size=(size, width, n_tasks))
-        means[start : start + size] = scores[seed, task].mean(axis=(1, 2))
-    return means
+        yield slice(start, start + size), seed, task
 
 
 def percentile_interval(draws: FloatArray, level: float = 0.95) -> Interval:

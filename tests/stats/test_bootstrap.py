@@ -7,6 +7,7 @@ import pytest
 
 from lopd_repro.stats import (
     bootstrap_means,
+    bootstrap_ratios,
     hierarchical_interval,
     mean_std,
     paired_bootstrap,
@@ -78,6 +79,39 @@ def test_missing_scores_are_refused() -> None:
             bootstrap_means(bad, rng(), draws=10)
     with pytest.raises(ValueError, match="unknown task draw"):
         bootstrap_means(np.ones((2, 2)), rng(), tasks="both")  # type: ignore[arg-type]
+
+
+def test_ratios_of_sums_by_hand() -> None:
+    """One seed, two tasks with 1 of 1 and 0 of 3: draws of the pair give 1, 1/4 twice, 0."""
+    above, below = np.array([[1.0, 0.0]]), np.array([[1.0, 3.0]])
+    ratios = bootstrap_ratios(above, below, rng(), draws=20_000)
+    for value, chance in ((1.0, 0.25), (0.25, 0.5), (0.0, 0.25)):
+        assert np.mean(ratios == value) == pytest.approx(chance, abs=4 * 0.5 / 20_000**0.5)
+
+
+def test_ratios_average_over_seeds_and_share_the_draws_of_means() -> None:
+    scores = rng(6).random((3, 12))
+    for tasks in ("per_seed", "shared"):
+        means = bootstrap_means(scores, rng(8), draws=500, tasks=tasks)
+        # 2 s / 2 in every task: the same resamples, hence the same values but for rounding.
+        twos = np.full_like(scores, 2.0)
+        ratios = bootstrap_ratios(2.0 * scores, twos, rng(8), draws=500, tasks=tasks)
+        assert ratios == pytest.approx(means, abs=1e-12)
+    # Two seeds of one task with ratios 1/2 and 4: mean 9/4 where each is drawn once.
+    pair = bootstrap_ratios(np.array([[1.0], [4.0]]), np.array([[2.0], [1.0]]), rng(), draws=200)
+    assert set(pair.tolist()) == {0.5, 2.25, 4.0}
+
+
+def test_a_ratio_without_denominator_has_no_value() -> None:
+    below = np.array([[0.0, 2.0]])
+    ratios = bootstrap_ratios(np.array([[0.0, 1.0]]), below, rng(), draws=20_000)
+    # Both places drawn from the first task with chance 1/4; else 1/2 (or 1/2 of twice as many).
+    assert np.isnan(ratios).mean() == pytest.approx(0.25, abs=4 * 0.5 / 20_000**0.5)
+    assert set(ratios[~np.isnan(ratios)].tolist()) == {0.5}
+    with pytest.raises(ValueError, match="numerators"):
+        bootstrap_ratios(np.ones((1, 3)), below, rng())
+    with pytest.raises(ValueError, match="missing or infinite"):
+        bootstrap_ratios(np.ones((1, 2)), np.array([[1.0, np.nan]]), rng())
 
 
 def test_pairing_removes_what_tasks_share() -> None:
