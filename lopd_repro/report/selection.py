@@ -9,7 +9,8 @@ seeds. Scores are on a scale of 0 to 100.
     rule
         how validation chose, in words
     chosen_on_validation, validation_score, test_score
-        the choice that counts; its two scores
+        the choice that counts; its two scores. The validation score is the highest of several
+        and so flatters; the test score took no part
     chosen_on_test, printed_if_chosen_on_test
         the highest test score (ties as the rule resolves them)
     optimism, optimism_ci_low, optimism_ci_high
