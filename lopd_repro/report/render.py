@@ -5,25 +5,9 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 
+from lopd_repro.report.document import cell, document
 from lopd_repro.report.layout import Layout, TableSettings
 from lopd_repro.report.table import Table
-
-_STYLE = """
-:root { color-scheme: light; }
-body { font: 15px/1.45 system-ui, sans-serif; color: #1b1b1b; margin: 0 auto; padding: 1rem;
-  max-width: 76rem; }
-h1 { font-size: 1.35rem; } h2 { font-size: 1.05rem; margin-top: 1.6rem; }
-.notice { border-left: 4px solid #b45309; background: #fef3e2; padding: .5rem .8rem; }
-.wrap { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .86rem; }
-th, td { padding: .3rem .55rem; border-bottom: 1px solid #ddd; text-align: right;
-  white-space: nowrap; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
-tr.backbone th { text-align: left; background: #f3f4f6; }
-.ci, .paper { display: block; font-size: .76rem; color: #555; }
-.empty { color: #999; }
-ul { padding-left: 1.2rem; } li { margin: .15rem 0; overflow-wrap: anywhere; }
-"""
 
 
 def headline(layout: Layout, settings: TableSettings) -> str:
@@ -106,18 +90,14 @@ def html_page(
         body.append(f'<tr class="backbone"><th colspan="{span}">{e(title)}</th></tr>')
         for row in table.rows:
             if row["backbone"] == backbone:
-                cells = "".join(_html_cell(row, metric.name) for metric in layout.metrics)
+                cells = "".join(cell(*cell_text(row, m.name)) for m in layout.metrics)
                 body.append(f"<tr><td>{e(str(row['method']))}</td>{cells}</tr>")
-    items = "".join(f"<li>{e(note)}</li>" for note in notes(layout, table, floor))
-    title = e(headline(layout, settings))
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>"
-        f'<p class="notice">{e(notice)}</p><p>{e(legend(layout, settings))}</p>'
-        f'<div class="wrap"><table><thead><tr><th>Method</th>{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table></div><h2>Notes</h2><ul>{items}</ul>"
-        "</body></html>\n"
+    return document(
+        headline(layout, settings),
+        notice,
+        legend(layout, settings),
+        f"<thead><tr><th>Method</th>{head}</tr></thead><tbody>{''.join(body)}</tbody>",
+        notes(layout, table, floor),
     )
 
 
@@ -155,11 +135,3 @@ def notes(layout: Layout, table: Table, floor: Mapping[str, float]) -> list[str]
 
 def _metric_of(problem: str) -> str:
     return problem.split(":", 1)[0].rsplit(" / ", 1)[-1]
-
-
-def _html_cell(row: Mapping[str, object], name: str) -> str:
-    value, interval, reported = cell_text(row, name)
-    paper = f'<span class="paper">paper {reported}</span>' if reported else ""
-    if not value:
-        return f'<td><span class="empty">not measured</span>{paper}</td>'
-    return f'<td>{value}<span class="ci">{interval}</span>{paper}</td>'
