@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lopd_repro.report.layout import TABLE1, TABLE2
-from lopd_repro.report.page.analyses import (
-    controls_section,
-    diagnostics_section,
-    table3_section,
-)
+from lopd_repro.report.page.analyses import table3_section
 from lopd_repro.report.page.audit import audit_section
 from lopd_repro.report.page.budget import budget_section
 from lopd_repro.report.page.comparisons import comparisons_section
+from lopd_repro.report.page.controls import controls_section
 from lopd_repro.report.page.costs import costs_section
+from lopd_repro.report.page.diagnostics import diagnostics_section
 from lopd_repro.report.page.environment import environment_section
 from lopd_repro.report.page.figures import FIGURES, figure_section
 from lopd_repro.report.page.glance import glance

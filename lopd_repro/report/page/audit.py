@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from lopd_repro.audit.expression import Verdict
 from lopd_repro.audit.findings import Severity
-from lopd_repro.report.page.grid import Cell, Column, Row, grid
 from lopd_repro.report.page.markup import Content, Html, el
 from lopd_repro.report.page.results import Results
 from lopd_repro.report.page.section import Section, absent, bullets, chip, fold, link, sources
@@ -41,11 +40,10 @@ def audit_section(results: Results) -> Section:
             " whole arithmetic is in ",
             link(results, f"{PRINTED}/report.html", "the audit's own report"),
             _second_report(results),
-            ".",
         ),
         el("p", _summary(findings, claims)),
         el("h3", "Claims"),
-        grid("Claims", *_ledger(claims, _second(results)), wrap=True),
+        _ledger(claims, _second(results)),
         el("h3", "Findings"),
         [_findings(findings, severity.value) for severity in Severity],
         sources(
@@ -86,29 +84,26 @@ def _second(results: Results) -> dict[str, Mapping[str, str]]:
 def _second_report(results: Results) -> list[Content]:
     name = f"{REPRODUCED}/report.html"
     if not results.has(name):
-        return ["; verdicts from this run's own tables were not made"]
-    return [", and with verdicts from this run's own tables in ", link(results, name, "another")]
+        return ["; verdicts from this run's own tables were not made."]
+    return ["; ", link(results, name, "another"), " adds verdicts from this run's own tables."]
 
 
-def _ledger(
-    claims: Sequence[Mapping[str, str]], second: Mapping[str, Mapping[str, str]]
-) -> tuple[list[Column], list[Row]]:
-    columns = [Column("Claim"), Column("", text=True), Column("Printed numbers", text=True)]
-    if second:
-        columns.append(Column("This run's numbers", text=True))
-    rows: list[Row] = []
+def _ledger(claims: Sequence[Mapping[str, str]], second: Mapping[str, Mapping[str, str]]) -> Html:
+    """Every claim with its verdict on the printed numbers and, where made, on this run's."""
+    items = []
     for claim in claims:
-        cells = [
-            Cell(claim["id"]),
-            Cell(claim["statement"], (claim["where"],), "long"),
-            Cell(chip(claim["verdict"], _CSS.get(claim["verdict"], "info"))),
+        verdicts: list[Content] = [
+            el("span", "printed: ", chip(claim["verdict"], _CSS.get(claim["verdict"], "info")))
         ]
-        if second:
-            found = second.get(claim["id"], {})
-            detail = found.get("margin") or ""
-            cells.append(Cell(found.get("reproduced", ""), (detail,) if detail else ()))
-        rows.append(cells)
-    return columns, rows
+        found = second.get(claim["id"])
+        if found is not None:
+            verdict = f"this run: {found['reproduced']}"
+            detail = found["reproduction_detail"]
+            verdicts.append(fold(verdict, el("small", detail)) if detail else el("span", verdict))
+        text = el("div", claim["statement"], el("small", claim["where"]))
+        identity = el("strong", claim["id"])
+        items.append(el("li", identity, text, el("div", verdicts, class_="verdicts")))
+    return el("ul", items, class_="ledger")
 
 
 def _findings(findings: Sequence[Mapping[str, str]], severity: str) -> Html:

@@ -88,8 +88,8 @@ def _claim_rows(rows: Sequence[Mapping[str, str]], settings: PageSettings) -> It
         share = _span(row, "share", percent=True)
         yield [
             _names(row["rival"], settings),
-            Cell(number(row["generations"]), _span(row, "generations")),
-            number(row["rival_budget"]),
+            Cell(number(row["generations"], 0), _span(row, "generations")),
+            number(row["rival_budget"], 0),
             Cell(_percent(row["share"]), share),
             _percent(row["limit"]),
             _reached(row),
@@ -104,8 +104,8 @@ def _pair_rows(rows: Sequence[Mapping[str, str]], settings: PageSettings) -> Ite
             _names(row["rival"], settings),
             row["target"],
             number(row["target_score"], 1),
-            Cell(number(row["generations"]), _span(row, "generations")),
-            number(row["rival_generations"]),
+            Cell(number(row["generations"], 0), _span(row, "generations")),
+            number(row["rival_generations"], 0),
             Cell(number(row["ratio"], 2), _span(row, "ratio", places=2)),
             _reached(row),
         ]
@@ -120,9 +120,11 @@ def _reached(row: Mapping[str, str]) -> str:
 
 
 def _span(
-    row: Mapping[str, str], name: str, *, places: int | None = None, percent: bool = False
+    row: Mapping[str, str], name: str, *, places: int = 0, percent: bool = False
 ) -> tuple[str, ...]:
     low, high = row[f"{name}_ci_low"], row[f"{name}_ci_high"]
+    if as_float(low) is None:
+        return ()
     if percent:
         low, high = _percent(low), _percent(high)
     found = span(low, high, places)

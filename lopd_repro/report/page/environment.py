@@ -27,7 +27,12 @@ def environment_section(results: Results, runs: list[tuple[Run, dict[str, Any]]]
     manifests = [manifest for _, manifest in runs]
     body = [
         el("p", f"As recorded in the manifests of {len(runs)} training runs."),
-        grid("Environment", [Column("What"), Column("Value", text=True)], _facts(manifests)),
+        grid(
+            "Environment",
+            [Column("What"), Column("Value", text=True)],
+            _facts(manifests),
+            wrap=True,
+        ),
     ]
     return Section("environment", "Environment", body)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lopd_repro.report.page.audit import PRINTED, counts
 from lopd_repro.report.page.budget import claim_verdict
 from lopd_repro.report.page.comparisons import FILES, MAIN, tally
+from lopd_repro.report.page.controls import first_sentences
 from lopd_repro.report.page.costs import headline, read_jobs
 from lopd_repro.report.page.markdown import inline
 from lopd_repro.report.page.markup import Content, Html, el
@@ -24,10 +25,9 @@ def glance(results: Results, settings: PageSettings) -> Html:
 
 
 def _facts(results: Results, settings: PageSettings) -> Iterator[tuple[str, Content]]:
-    if results.has("controls_verdict.md"):
-        verdict = _first_paragraph(results.text("controls_verdict.md"))
-        if verdict:
-            yield "controls", ["Decisive control: ", inline(verdict)]
+    verdict = first_sentences(results)
+    if verdict:
+        yield "controls", inline(verdict)
     if results.has("budget.csv"):
         sentence = claim_verdict(results.rows("budget.csv"), settings)
         if sentence:
@@ -49,11 +49,3 @@ def _facts(results: Results, settings: PageSettings) -> Iterator[tuple[str, Cont
     jobs = list(read_jobs(results))
     if jobs:
         yield "costs", f"Cost: {headline(jobs)}."
-
-
-def _first_paragraph(source: str) -> str:
-    for block in source.split("\n\n"):
-        text = " ".join(block.split())
-        if text and not text.startswith("#"):
-            return text
-    return ""

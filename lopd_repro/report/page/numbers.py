@@ -47,4 +47,4 @@ def seconds(value: float) -> str:
     if value < 90:
         return f"{value:.0f} s"
     minutes = round(value / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,4 +1,4 @@
-"""A PNG inside the page, at the size its resolution gives it."""
+"""A PNG inside the page, somewhat above the size its resolution gives it, which is for print."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from lopd_repro.report.page.markup import Html, el
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CSS_PIXELS_PER_METRE = 96 / 0.0254
+_ENLARGED = 1.35
 
 
 def picture(path: Path, alt: str) -> Html:
-    """An `img` element that holds the file's bytes."""
+    """An `img` element that holds the file's bytes. On a narrow screen it shrinks to its own size,
+    and no further."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -22,7 +24,15 @@ def picture(path: Path, alt: str) -> Html:
     width, height = natural_size(data, path)
     encoded = base64.b64encode(data).decode("ascii")
     source = f"data:image/png;base64,{encoded}"
-    return el("img", src=source, alt=alt, width=width, height=height)
+    shown = round(_ENLARGED * width)
+    return el(
+        "img",
+        src=source,
+        alt=alt,
+        width=shown,
+        height=round(_ENLARGED * height),
+        style=f"max-width: max(100%, {width}px)",
+    )
 
 
 def natural_size(data: bytes, path: Path) -> tuple[int, int]:

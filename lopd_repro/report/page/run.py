@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from lopd_repro.files import digest_json
-from lopd_repro.report.page.grid import Band, Cell, Column, Row, grid
+from lopd_repro.report.page.grid import Cell, Column, Row, grid
 from lopd_repro.report.page.markup import Content, Html, el, join
 from lopd_repro.report.page.results import Results, Run
 from lopd_repro.report.page.section import Section, absent, fold
@@ -17,13 +18,16 @@ Runs = list[tuple[Run, dict[str, Any]]]
 
 def run_section(results: Results, settings: PageSettings, runs: Runs) -> Section:
     """Methods with their runs on every backbone."""
-    title = "What was run"
     if not runs:
-        return Section("run", title, absent(results, "table1.csv"))
+        return Section("run", "What was run", absent(results, "table1.csv"))
     backbones = list(dict.fromkeys((run.domain, run.backbone) for run, _ in runs))
     facts = el("dl", *_facts(settings, runs, backbones), class_="facts")
-    tables = grid("Methods and runs", *_methods(settings, runs, backbones))
-    return Section("run", title, [facts, fold("Methods and runs", tables, open_=True)])
+    tables = [
+        fold(title, grid(title, *_methods(settings, runs, backbones, methods)), open_=n == 0)
+        for n, (title, methods) in enumerate(_groups(settings, runs).items())
+        if methods
+    ]
+    return Section("run", "What was run", [facts, tables])
 
 
 def settings_digest(runs: Runs) -> str:
@@ -49,29 +53,38 @@ def _facts(
     return [el("div", el("dt", name), el("dd", value)) for name, value in facts]
 
 
-def _methods(
-    settings: PageSettings, runs: Runs, backbones: Sequence[tuple[str, str]]
-) -> tuple[list[Column], list[Row]]:
-    columns = [
-        Column("Method"),
-        *(Column(f"Runs, {settings.backbone_label(name)}") for _, name in backbones),
-        Column("Steps"),
-        Column("Generations"),
-        Column("Digest of settings", text=True),
-    ]
-    found = list(dict.fromkeys(run.method for run, _ in runs))
+def _groups(settings: PageSettings, runs: Runs) -> dict[str, list[str]]:
+    """Methods that have runs, by what they are for."""
+    found = sorted({run.method for run, _ in runs}, key=_natural)
     groups = {
         "Methods of the tables": [m for m in settings.methods if m in found],
         "Controls": [m for m in settings.controls if m in found],
     }
     named = {m for own in groups.values() for m in own}
     groups["Other settings of a method"] = [m for m in found if m not in named]
-    rows: list[Row] = []
-    for title, methods in groups.items():
-        if methods:
-            rows.append(Band(title))
-        rows += [_method(settings, runs, backbones, method) for method in methods]
-    return columns, rows
+    return groups
+
+
+def _natural(name: str) -> list[tuple[bool, float, str]]:
+    """A sort key that puts 'K_8' before 'K_16'."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", name)
+    return [(n % 2 == 1, float(p) if n % 2 else 0.0, p) for n, p in enumerate(parts)]
+
+
+def _methods(
+    settings: PageSettings,
+    runs: Runs,
+    backbones: Sequence[tuple[str, str]],
+    methods: Sequence[str],
+) -> tuple[list[Column], list[Row]]:
+    columns = [
+        Column("Method"),
+        *(Column(f"Runs, {name}") for _, name in backbones),
+        Column("Steps"),
+        Column("Generations"),
+        Column("Digest of settings", text=True),
+    ]
+    return columns, [_method(settings, runs, backbones, method) for method in methods]
 
 
 def _method(

@@ -45,7 +45,7 @@ def selection_section(results: Results, settings: PageSettings) -> Section:
             " the test tasks would have printed above the score of the choice that counts, with a"
             " 95% interval in which the choice is made anew on every draw. Its two parts come from"
             " choosing on one half of the test tasks and scoring on the other. Scores are means,"
-            " 0 to 100.",
+            " 0 to 100; checkpoints are training steps, one per seed.",
         ),
         grid(title, _COLUMNS, _rows(summary, settings), wrap=True),
         problems(results, "selection.log"),
@@ -68,10 +68,10 @@ def _rows(rows: Sequence[Mapping[str, str]], settings: PageSettings) -> Iterator
             yield Band("Checkpoints, by method" if band == "checkpoint" else "Settings of LOPD")
         yield [
             _name(row, settings),
-            Cell(row["chosen_on_validation"] or "not whole", css=_empty(row)),
+            Cell(_steps(row["chosen_on_validation"]) or "not whole", css=_empty(row)),
             number(row["validation_score"], 1),
             number(row["test_score"], 1),
-            row["chosen_on_test"],
+            _steps(row["chosen_on_test"]),
             number(row["printed_if_chosen_on_test"], 1),
             Cell(number(row["optimism"], 2), _interval(row), "key"),
             number(row["halves_winners_curse"], 2),
@@ -85,6 +85,11 @@ def _name(row: Mapping[str, str], settings: PageSettings) -> Cell:
         return Cell(_CHOICES.get(row["choice"], row["choice"]), (configured,) if configured else ())
     seed = "" if row["seed"] == "all" else f", seed {row['seed']}"
     return Cell(settings.label(row["method"]) + seed)
+
+
+def _steps(chosen: str) -> str:
+    """'seed 0: 40; seed 1: 30' as '40, 30'."""
+    return ", ".join(part.split(": ")[-1] for part in chosen.split("; "))
 
 
 def _empty(row: Mapping[str, str]) -> str:

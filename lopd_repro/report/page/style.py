@@ -59,7 +59,13 @@ small { display: block; font-size: .75rem; font-weight: 400; color: var(--soft);
   font-weight: 600; white-space: nowrap; }
 .contradiction { background: #f9d4d0; } .discrepancy, .warning { background: #fde9c4; }
 .caution { background: #e6e1f5; } .info { background: #e3edf6; } .ok { background: #dcefdc; }
-figure { margin: .6rem 0; } figure img { display: block; max-width: none; height: auto; }
+.ledger { list-style: none; padding: 0; max-width: none; font-size: .92rem; }
+.ledger > li { display: grid; grid-template-columns: 2.8rem minmax(0, 1fr) 19rem; gap: 0 .8rem;
+  border-top: 1px solid var(--line); padding: .45rem 0; margin: 0; }
+.verdicts > span { display: block; } .verdicts details { margin: .2rem 0 0; }
+.verdicts summary { font-weight: 400; padding: 0; }
+.verdict { border-left: 4px solid #9aa3ad; padding: .1rem .8rem; max-width: 46rem; }
+figure { margin: .6rem 0; } figure img { display: block; height: auto; }
 figcaption { font-size: .88rem; color: var(--soft); max-width: 46rem; }
 details { margin: .5rem 0; } summary { cursor: pointer; font-weight: 600; padding: .15rem 0; }
 details details { margin-left: 1rem; } details details summary { font-weight: 500; }
@@ -75,7 +81,9 @@ footer { border-top: 1px solid var(--line); color: var(--soft); font-size: .85re
   .menu a { padding: .45rem .5rem; }
   .menu li { margin: 0; }
   section { scroll-margin-top: 3.2rem; }
-  tbody tr:not(.band) > :first-child { white-space: normal; max-width: 9rem; }
+  tbody tr:not(.band) > :first-child { white-space: normal; min-width: 5.5rem; max-width: 9rem; }
+  .ledger > li { grid-template-columns: 2.8rem minmax(0, 1fr); }
+  .verdicts { grid-column: 2; margin-top: .25rem; }
 }
 @media print {
   @page { size: A4 landscape; margin: 12mm; }

@@ -1,0 +1,102 @@
+"""Margin diagnostics: which runs are flagged, the curves, and a summary of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from lopd_repro.report.page.figures import framed
+from lopd_repro.report.page.grid import Cell, Column, Row, grid
+from lopd_repro.report.page.markup import Content, el
+from lopd_repro.report.page.numbers import number, span
+from lopd_repro.report.page.results import Results
+from lopd_repro.report.page.section import Section, absent, chip, fold, problems, sources
+from lopd_repro.report.page.settings import PageSettings
+
+SUMMARY = "diagnostics_summary.csv"
+_COLUMNS = [
+    Column("Run"),
+    Column("Flag", text=True),
+    Column("Margin m"),
+    Column("Delta"),
+    Column("Delta's slope per 100 steps"),
+    Column("Steps below m"),
+    Column("beta"),
+    Column("Tokens with delta >= m"),
+    Column("Divergence"),
+    Column("by quarter of the trajectory"),
+    Column("successes / failures"),
+]
+
+
+def diagnostics_section(results: Results, settings: PageSettings) -> Section:
+    """LOPD's own runs open, its variants folded."""
+    title = "Margin diagnostics"
+    if not results.has(SUMMARY):
+        return Section("diagnostics", title, absent(results, "diagnostics.csv"))
+    rows = results.rows(SUMMARY)
+    own = [row for row in rows if row["method"] in settings.methods]
+    others = [row for row in rows if row["method"] not in settings.methods]
+    body: list[Content] = [
+        el(
+            "p",
+            "The margin constraint over the second half of each run, in nats. A run is flagged"
+            " where beta grows, the 95% interval of Delta lies below the margin, and Delta is not"
+            " shown to rise: the sign that no composer can meet the margin, or that the policy has"
+            " reached its teacher.",
+        ),
+        el("p", el("strong", _flagged(rows))),
+    ]
+    if results.has("diagnostics.png"):
+        alt = "Curves of Delta, beta and the share of tokens at or above the margin, by step."
+        body.append(el("figure", framed(results, "diagnostics.png", alt)))
+    body.append(grid("Runs of the tables' methods", _COLUMNS, _rows(own)))
+    if others:
+        heading = f"Controls and other settings ({len(others)} runs)"
+        body.append(fold(heading, grid(heading, _COLUMNS, _rows(others))))
+    body.append(problems(results, "diagnostics.log"))
+    stem = "diagnostics"
+    files = [SUMMARY, *(f"{stem}.{end}" for end in ("csv", "pdf", "png", "log"))]
+    return Section("diagnostics", title, [*body, sources(results, files)])
+
+
+def _flagged(rows: Sequence[Mapping[str, str]]) -> str:
+    judged = [row for row in rows if row["flag"]]
+    flagged = [row for row in judged if row["flag"] == "1"]
+    counts: dict[str, list[str]] = {}
+    for row in flagged:
+        counts.setdefault(row["label"], []).append(row["seed"])
+    named = "; ".join(f"{label} (seeds {', '.join(seeds)})" for label, seeds in counts.items())
+    head = f"{len(flagged)} of {len(judged)} runs are flagged"
+    return f"{head}: {named}." if flagged else f"{head}."
+
+
+def _rows(rows: Sequence[Mapping[str, str]]) -> Iterator[Row]:
+    for row in rows:
+        flag = {"1": chip("flagged", "warning"), "0": "no"}.get(row["flag"], "not judged")
+        frozen = ("frozen composer",) if row["frozen_composer"] == "1" else ()
+        yield [
+            Cell(f"{row['label']}, seed {row['seed']}", frozen),
+            Cell(flag),
+            number(row["margin"]),
+            Cell(number(row["delta"], 4), _interval(row, "delta")),
+            Cell(number(row["delta_slope_100"], 4), _interval(row, "delta_slope_100")),
+            _percent(row["below_margin"]),
+            _change(row["beta_first"], row["beta_last"], 2),
+            _percent(row["frac_delta_ge_m"], 1),
+            _change(row["kl_first_half"], row["kl"], 4),
+            " / ".join(number(row[f"kl_q{n}"], 4) or "-" for n in range(1, 5)),
+            " / ".join(number(row[f"kl_{name}"], 4) or "-" for name in ("success", "failure")),
+        ]
+
+
+def _interval(row: Mapping[str, str], name: str) -> tuple[str, ...]:
+    found = span(row[f"{name}_ci_low"], row[f"{name}_ci_high"], 4)
+    return (found,) if found else ()
+
+
+def _change(first: str, last: str, places: int) -> str:
+    return f"{number(first, places)} → {number(last, places)}" if first or last else ""
+
+
+def _percent(share: str, places: int = 0) -> str:
+    return f"{100 * float(share):.{places}f}%" if share else ""
