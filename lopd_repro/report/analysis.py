@@ -17,6 +17,10 @@ GRIDS = {
 """Grids by name: where `AnalysisSettings` has them."""
 
 
+VANILLA = "vanilla"
+"""The untrained policy among the methods."""
+
+
 @dataclass(frozen=True)
 class AnalysisSettings:
     """Scale, backbone, methods, labels and seeds; `figure3` and `figure5` hold the grids.
@@ -51,6 +55,10 @@ class AnalysisSettings:
             raise UserError(
                 f"settings.{figure}.{key}: found {sorted(values)}, allowed: numbers as keys"
             ) from None
+
+    def trained(self) -> list[str]:
+        """Methods that train."""
+        return [method for method in self.methods if method != VANILLA]
 
     def variants(self) -> list[str]:
         """LOPD's variants in the order of grids, frozen composer, controls; each once."""

@@ -152,14 +152,15 @@ def budget(
 def _read(root: Path, settings: AnalysisSettings, problems: list[str]) -> dict[str, _Runs]:
     """Runs of every method that trains."""
     found: dict[str, _Runs] = {}
-    for method in settings.methods:
+    for method in settings.trained():
         runs = [
             read_run(run_folder(root, settings.domain, settings.backbone, method, seed), problems)
             for seed in settings.seeds
         ]
-        complete = [run for run in runs if run is not None]
-        if complete and not any(run.trained for run in complete):
-            continue
+        complete = [run for run in runs if run is not None and run.validated]
+        problems += [
+            f"not validated: {run.folder}" for run in runs if run is not None and not run.validated
+        ]
         if len(complete) < len(runs):
             found[method] = _Runs([], math.nan)
             continue

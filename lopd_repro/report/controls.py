@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lopd_repro.errors import UserError
-from lopd_repro.report.analysis import AnalysisSettings
+from lopd_repro.report.analysis import VANILLA, AnalysisSettings
 from lopd_repro.report.layout import TABLE1
 from lopd_repro.report.scores import read_cell
 from lopd_repro.stats import Cell, comparisons, mean_std, score_matrix
@@ -45,7 +45,7 @@ CONTROLS_COLUMNS = (
     "gain_kept",
 )
 
-LOPD, VANILLA = "lopd", "vanilla"
+LOPD = "lopd"
 DECISIVE = "lopd_shuffled"
 """The control that a referee called decisive: experiences shuffled between tasks."""
 

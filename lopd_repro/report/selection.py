@@ -96,7 +96,7 @@ def select(
     report = SelectionReport()
     for name, rule in rules.items():
         if name == CHECKPOINT:
-            for method in [*settings.methods, *settings.variants()]:
+            for method in [*settings.trained(), *settings.variants()]:
                 _checkpoints(root, settings, method, report)
         elif settings.grid(name):
             _grid(root, settings, name, rule, report)
@@ -197,8 +197,6 @@ def _checkpoints(
     for seed, path in places.items():
         folder = run_folder(root, settings.domain, settings.backbone, method, seed)
         run = read_run(folder, report.problems)
-        if run is not None and not any(run.scores):
-            return
         found = None if run is None else _candidates(run, path, report.problems)
         if run is None or found is None:
             continue
@@ -236,6 +234,9 @@ def _checkpoints(
 def _candidates(run: Run, path: Path, problems: list[str]) -> tuple[list[int], FloatArray] | None:
     """Candidate steps, earliest first, and their test scores `[C, T]`; None with a problem."""
     steps = sorted(step for step in run.scores if step > 0)
+    if not steps:
+        _note(problems, f"nothing to choose: {run.folder} validated no step after step 0")
+        return None
     found = read_candidates(path)
     if isinstance(found, str):
         _note(problems, found)

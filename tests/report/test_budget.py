@@ -30,7 +30,6 @@ def curve(*rewards: float) -> dict[int, float]:
 
 def fill(root: Path, lopd: tuple[dict[int, float], ...] | None = None) -> None:
     for seed in range(3):
-        put_run(root, "vanilla", seed, {}, train=())
         put_run(root, "grpo", seed, curve(0.5, 0.625, 0.75, 0.8125, 0.875))
         put_run(root, "skill_sd", seed, curve(0.5, 0.5, 0.5, 0.5, 0.75), inputs={"skills": {}})
     fast, slow, never = (
@@ -148,6 +147,19 @@ def test_what_is_missing_is_named_and_empty(tmp_path: Path) -> None:
     assert [row["verdict"] for row in claims] == [None, "undecided", None, None, None, None]
     best = find(report.rows, against="best rival", method="lopd", target="final")
     assert best["rival"] == "skill_sd" and best["n_reached"] == 3
+
+
+def test_a_run_that_never_validated_is_named(tmp_path: Path) -> None:
+    fill(tmp_path)
+    put_run(tmp_path, "grpo", 2, {})
+    report = budget(tmp_path, analysis_settings(THREE))
+    assert report.problems == [f"not validated: {tmp_path / 'runs/tool_use/small/grpo/seed2'}"]
+    assert (
+        find(report.rows, against="pair", method="grpo", rival="lopd", target="final")[
+            "generations"
+        ]
+        is None
+    )
 
 
 def test_the_claim_is_read_from_the_ledger(tmp_path: Path) -> None:

@@ -111,7 +111,6 @@ def test_checkpoints_are_chosen_in_each_seed_and_summed_up(tmp_path: Path) -> No
         {1: {"a": 0.75, "b": 0.5}, 2: {"a": 0.5, "b": 0.75}, 3: {"a": 1, "b": 1}},
     )
     values = settings(methods=["vanilla", "lopd"])
-    put_run(tmp_path, "vanilla", 0, {}, train=())
     rules = {"checkpoint": read_rule(RULE)["checkpoint"]}
     report = select(tmp_path, analysis_settings(values), rules)
     assert report.problems == []
@@ -150,6 +149,10 @@ def test_absent_candidates_and_a_choice_by_another_rule_are_named(tmp_path: Path
     put_candidates(tmp_path, "lopd", 1, {1: {"a": 0.5}, 2: {"b": 0.5}})
     report = select(tmp_path, analysis_settings(values), rules)
     assert "other tasks at step 2" in report.problems[1]
+    put_run(tmp_path, "lopd", 1, {0: 0.4})
+    report = select(tmp_path, analysis_settings(values), rules)
+    assert "validated no step after step 0" in report.problems[1]
+    put_run(tmp_path, "lopd", 1, {0: 0.4, 1: 0.6, 2: 0.5})
     # One seed of two: its row stands, the summary stays empty.
     put_candidates(tmp_path, "lopd", 1, {1: {"a": 0.5}, 2: {"a": 0.75}})
     report = select(tmp_path, analysis_settings(values), rules)
