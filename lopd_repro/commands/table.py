@@ -18,7 +18,7 @@ from typing import Any
 
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_text
-from lopd_repro.report.layout import LAYOUTS, Layout, TableSettings, layout
+from lopd_repro.report.layout import EVERY_LAYOUT, Layout, TableSettings, layout
 from lopd_repro.report.render import html_page, markdown_page
 from lopd_repro.report.scores import noop_floor
 from lopd_repro.report.table import build_table, comparison_cells
@@ -42,7 +42,7 @@ class ReportSettings:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of this command."""
     parser.add_argument("--settings", required=True)
-    parser.add_argument("--layout", required=True, help=f"one of {', '.join(LAYOUTS)}")
+    parser.add_argument("--layout", required=True, help=f"one of {', '.join(EVERY_LAYOUT)}")
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--reported", type=Path, help="the paper's cells; needed for --csv")
     for name in ("csv", "markdown", "html", "problems", "comparisons"):

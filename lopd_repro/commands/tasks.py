@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lopd_repro.data.coding.files import load_code_tasks, write_code_tasks
+from lopd_repro.data.coding.schema import CodeTask
 from lopd_repro.data.coding.splits import make_code_splits
 from lopd_repro.data.envscaler import load_task_set
 from lopd_repro.data.splits import make_splits
 from lopd_repro.data.tiny import make_tiny_tasks
-from lopd_repro.data.tiny_coding import tiny_tasks
+from lopd_repro.data.tiny_coding import plain_tasks, tiny_tasks
 from lopd_repro.envs import EnvPool, ToolEpisodes
 from lopd_repro.errors import UserError
 from lopd_repro.files import read_json, write_json
@@ -35,8 +36,9 @@ from lopd_repro.settings import build, read_settings
 class TaskSettings:
     """Where tasks come from and how many each split gets.
 
-    source: `tiny` makes them, `files` reads official-form files: `environments` and `scenarios`
-    for tool use, `files` (Parquet or JSON) for coding. `test_ids` is a JSON file with the ids of
+    source: `tiny` makes them, `plain` makes programming tasks in plain English, `files` reads
+    official-form files: `environments` and `scenarios` for tool use, `files` (Parquet or JSON) for
+    coding. `test_ids` is a JSON file with the ids of
     the held-out test tasks; without it `sizes.test` tasks are held out by the seed. unscorable:
     `refuse` or `drop` programming tasks that cannot be scored.
     """
@@ -67,10 +69,11 @@ def run(args: argparse.Namespace) -> int:
     for name in ("validation", "test"):
         if name not in settings.sizes:
             raise UserError(f"tasks.sizes.{name}: missing")
-    if settings.source not in ("tiny", "files"):
-        raise UserError(f"tasks.source: found {settings.source!r}, allowed: tiny, files")
     if settings.domain not in MAKERS:
         raise UserError(f"domain: found {settings.domain!r}, allowed: {', '.join(MAKERS)}")
+    sources = ("files", *(GENERATORS if settings.domain == "coding" else ("tiny",)))
+    if settings.source not in sources:
+        raise UserError(f"tasks.source: found {settings.source!r}, allowed: {', '.join(sources)}")
     test = read_json(settings.test_ids) if settings.test_ids else settings.sizes["test"]
     (out / "splits.json").unlink(missing_ok=True)
     write_json(out / "noop.json", {"noop_reward": MAKERS[settings.domain](settings, out, test)})
@@ -108,8 +111,9 @@ def _tool_use(settings: TaskSettings, out: Path, test: int | Collection[str]) ->
 def _coding(settings: TaskSettings, out: Path, test: int | Collection[str]) -> dict[str, float]:
     """Programming tasks; returns the reward of each task's empty program."""
     path = out / "tasks.jsonl"
-    if settings.source == "tiny":
-        write_code_tasks(tiny_tasks(settings.seed, sum(settings.sizes.values())).values(), path)
+    if settings.source in GENERATORS:
+        made = GENERATORS[settings.source](settings.seed, sum(settings.sizes.values()))
+        write_code_tasks(made.values(), path)
     else:
         if not settings.files:
             raise UserError("tasks.files: missing, a list of Parquet or JSON files")
@@ -136,3 +140,7 @@ def _coding(settings: TaskSettings, out: Path, test: int | Collection[str]) -> d
 
 
 MAKERS = {"tool_use": _tool_use, "coding": _coding}
+GENERATORS: dict[str, Callable[[int, int], dict[str, CodeTask]]] = {
+    "tiny": tiny_tasks,
+    "plain": plain_tasks,
+}

@@ -16,8 +16,14 @@ def headline(layout: Layout, settings: TableSettings) -> str:
     return f"{layout.title} ({settings.scale} scale, seeds {seeds})"
 
 
-def legend(layout: Layout, settings: TableSettings) -> str:
-    """How to read a cell."""
+def legend(layout: Layout, settings: TableSettings, binomial: bool = False) -> str:
+    """How to read a cell. `binomial`: the intervals are Wilson's."""
+    if binomial:
+        return (
+            "Cells: problems solved out of 100, with a 95% Wilson interval over the problems. "
+            "There is one sample a problem and one training seed: the interval says nothing about "
+            "what another seed would change."
+        )
     return (
         f"Cells: mean over {len(settings.seeds)} training seeds ± standard deviation (n-1), with "
         "a 95% interval from a bootstrap over seeds and tasks, on a scale of 0 to 100. "
@@ -51,7 +57,7 @@ def markdown_page(
         "",
         f"**{notice}**",
         "",
-        legend(layout, settings),
+        legend(layout, settings, table.binomial),
         "",
     ]
     titles = {m.name: m.title for m in layout.metrics}
@@ -95,7 +101,7 @@ def html_page(
     return document(
         headline(layout, settings),
         notice,
-        legend(layout, settings),
+        legend(layout, settings, table.binomial),
         f"<thead><tr><th>Method</th>{head}</tr></thead><tbody>{''.join(body)}</tbody>",
         notes(layout, table, floor),
     )

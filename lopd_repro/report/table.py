@@ -15,6 +15,7 @@ from lopd_repro.report.layout import Layout, Metric, TableSettings
 from lopd_repro.report.readings import Readings
 from lopd_repro.report.scores import CellScores, read_cell
 from lopd_repro.stats import Cell, bootstrap_means, mean_std, percentile_interval, score_matrix
+from lopd_repro.stats.proportions import wilson
 
 DRAWS = 10_000
 
@@ -24,7 +25,7 @@ class Table:
     """Rows in the contract's columns (0-100), what is missing and why, and notes for the reader.
 
     `readings` sums by metric what stands beside the official verdicts; `remarks` has the cells in
-    which that is more than agreement.
+    which that is more than agreement. `binomial`: every interval is Wilson's.
     """
 
     columns: list[str]
@@ -35,6 +36,7 @@ class Table:
     choices: str = ""
     readings: dict[str, Readings] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    binomial: bool = False
 
 
 def build_table(
@@ -52,7 +54,7 @@ def build_table(
         columns += [
             metric.name + suffix for suffix in ("", "_std", "_ci_low", "_ci_high", "_reported")
         ]
-    result = Table(columns, [])
+    result = Table(columns, [], binomial=table.binomial)
     for backbone in settings.backbones:
         for method in settings.methods:
             row: dict[str, Any] = {
@@ -63,7 +65,12 @@ def build_table(
             }
             cells = _cells(root, table, settings, backbone, method, result)
             for metric in table.metrics:
-                row.update(_columns(metric, cells[metric.name], settings, backbone, method))
+                parts = cells[metric.name]
+                row.update(_columns(metric, parts, settings, backbone, method))
+                if table.binomial and parts is not None:
+                    interval = _wilson_columns(metric.name, parts)
+                    row.update(interval or {})
+                    result.binomial = result.binomial and interval is not None
                 key = (
                     settings.paper_backbones.get(backbone, ""),
                     settings.labels[method],
@@ -164,3 +171,12 @@ def _columns(
         f"{name}_ci_low": 100.0 * interval.low,
         f"{name}_ci_high": 100.0 * interval.high,
     }
+
+
+def _wilson_columns(name: str, parts: dict[str, NDArray[np.float64]]) -> dict[str, float] | None:
+    """Wilson's interval of one seed's yes-or-no scores; None for other scores."""
+    [matrix] = parts.values()
+    if len(matrix) > 1 or not np.isin(matrix, (0.0, 1.0)).all():
+        return None
+    found = wilson(float(matrix.sum()), matrix.size)
+    return {f"{name}_ci_low": 100.0 * found.low, f"{name}_ci_high": 100.0 * found.high}

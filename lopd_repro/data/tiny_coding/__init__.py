@@ -1,6 +1,7 @@
 """Bundled tiny programming tasks: generator, reference and noisy programs, vocabulary."""
 
 from lopd_repro.data.tiny_coding.families import FAMILIES, TOPICS, Convention, Family, Topic
+from lopd_repro.data.tiny_coding.plain import PLAIN_FAMILIES, plain_solution, plain_tasks
 from lopd_repro.data.tiny_coding.programs import (
     GOLD,
     CodeNoise,
@@ -23,6 +24,7 @@ from lopd_repro.data.tiny_coding.vocabulary import vocabulary
 __all__ = [
     "FAMILIES",
     "GOLD",
+    "PLAIN_FAMILIES",
     "TOPICS",
     "CodeNoise",
     "Convention",
@@ -31,6 +33,8 @@ __all__ = [
     "Topic",
     "conventions",
     "noisy_solution",
+    "plain_solution",
+    "plain_tasks",
     "program_lines",
     "random_convention",
     "read_statement",
