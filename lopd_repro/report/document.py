@@ -12,12 +12,14 @@ body { font: 15px/1.45 system-ui, sans-serif; color: #1b1b1b; margin: 0 auto; pa
 h1 { font-size: 1.35rem; } h2 { font-size: 1.05rem; margin-top: 1.6rem; }
 .notice { border-left: 4px solid #b45309; background: #fef3e2; padding: .5rem .8rem; }
 .wrap { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .86rem; }
+table { border-collapse: separate; border-spacing: 0; font-size: .86rem; }
 th, td { padding: .3rem .55rem; border-bottom: 1px solid #ddd; text-align: right;
   white-space: nowrap; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
 tr.backbone th { text-align: left; background: #f3f4f6; }
-.ci, .paper { display: block; font-size: .76rem; color: #555; }
+.ci, .paper, .sub { display: block; font-size: .76rem; color: #555; }
+.sub { font-weight: 400; white-space: normal; max-width: 9rem; }
+th .sub { margin-left: auto; }
 .empty { color: #999; }
 ul { padding-left: 1.2rem; } li { margin: .15rem 0; overflow-wrap: anywhere; }
 """
