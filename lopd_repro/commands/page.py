@@ -40,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--results: {args.results} is not a folder")
     reported: dict[tuple[str, str, str], str] = {}
     for name in LAYOUTS if args.reported else ():
-        reported |= read_reported(args.reported / f"{name}.csv")
+        path = args.reported / f"{name}.csv"
+        if path.is_file():
+            reported |= read_reported(path)
     write_text(args.out, page_html(Results(args.results, args.out), settings, reported))
     return 0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lopd_repro.report.layout import TABLE1, TABLE2
-from lopd_repro.report.page.analyses import table3_section
+from lopd_repro.report.layout import LAYOUTS, TABLE1, TABLE2, Layout
 from lopd_repro.report.page.audit import audit_section
 from lopd_repro.report.page.budget import budget_section
 from lopd_repro.report.page.comparisons import comparisons_section
@@ -22,6 +21,7 @@ from lopd_repro.report.page.section import Section
 from lopd_repro.report.page.selection import selection_section
 from lopd_repro.report.page.settings import PageSettings
 from lopd_repro.report.page.style import STYLE
+from lopd_repro.report.page.table3 import table3_section
 from lopd_repro.report.page.tables import Reported, table_section
 
 PAPER = "https://arxiv.org/abs/2608.13040"
@@ -32,8 +32,7 @@ def page_html(results: Results, settings: PageSettings, reported: Reported) -> s
     runs = list(results.manifests())
     sections = [
         run_section(results, settings, runs),
-        table_section(results, settings, TABLE1, reported),
-        table_section(results, settings, TABLE2, reported),
+        *(table_section(results, settings, layout, reported) for layout in _layouts(results)),
         table3_section(results, settings),
         *(figure_section(results, figure) for figure in FIGURES),
         comparisons_section(results, settings),
@@ -61,6 +60,13 @@ def page_html(results: Results, settings: PageSettings, reported: Reported) -> s
     )
     page = el("div", _side(sections), _menu(sections), main, class_="page")
     return "<!doctype html>\n" + el("html", head, el("body", page), lang="en")
+
+
+def _layouts(results: Results) -> list[Layout]:
+    """The paper's tables of scores, and other tables that a run made."""
+    papers = [TABLE1, TABLE2]
+    others = [x for x in LAYOUTS.values() if x not in papers and results.has(f"{x.name}.csv")]
+    return [*papers, *others]
 
 
 def _header(title: str, results: Results, settings: PageSettings) -> Html:

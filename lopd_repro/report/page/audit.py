@@ -93,7 +93,7 @@ def _ledger(claims: Sequence[Mapping[str, str]], second: Mapping[str, Mapping[st
     items = []
     for claim in claims:
         verdicts: list[Content] = [
-            el("span", "printed: ", chip(claim["verdict"], _CSS.get(claim["verdict"], "info")))
+            el("span", chip(claim["verdict"], _CSS.get(claim["verdict"], "info")))
         ]
         found = second.get(claim["id"])
         if found is not None:

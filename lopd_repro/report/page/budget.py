@@ -44,17 +44,16 @@ def budget_section(results: Results, settings: PageSettings) -> Section:
 
 
 def claim_verdict(rows: Sequence[Mapping[str, str]], settings: PageSettings) -> str:
-    """The claim's verdict over all its rivals, on the paper's own count, in a sentence."""
-    for row in rows:
-        if row["against"] == "claim" and ";" in row["rival"] and row["counted"] == "training":
-            if not row["verdict"]:
-                return ""
-            rivals = _names(row["rival"], settings)
-            return (
-                f"{settings.label(row['method'])} surpasses {rivals} with less than"
-                f" {_percent(row['limit'])} of their generations: {row['verdict']} at this scale."
-            )
-    return ""
+    """The claim's verdict over all its rivals, by what is counted, in a sentence; empty if none."""
+    found = [r for r in rows if r["against"] == "claim" and ";" in r["rival"] and r["verdict"]]
+    if not found:
+        return ""
+    first = found[0]
+    verdicts = ", ".join(f"{row['verdict']} counting {row['counted']}" for row in found)
+    return (
+        f"{settings.label(first['method'])} surpasses {_names(first['rival'], settings)} with less"
+        f" than {_percent(first['limit'])} of their generations: at this scale {verdicts}."
+    )
 
 
 _CLAIM = [

@@ -6,25 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lopd_repro.report.page.figures import framed
 from lopd_repro.report.page.grid import Cell, Column, Row, grid
-from lopd_repro.report.page.markup import Content, el
+from lopd_repro.report.page.markup import Content, Html, el
 from lopd_repro.report.page.numbers import number, span
 from lopd_repro.report.page.results import Results
-from lopd_repro.report.page.section import Section, absent, chip, fold, problems, sources
+from lopd_repro.report.page.section import Section, absent, bullets, chip, fold, problems, sources
 from lopd_repro.report.page.settings import PageSettings
 
 SUMMARY = "diagnostics_summary.csv"
 _COLUMNS = [
     Column("Run"),
     Column("Flag", text=True),
-    Column("Margin m"),
+    Column("m"),
     Column("Delta"),
-    Column("Delta's slope per 100 steps"),
+    Column("Slope per 100 steps"),
     Column("Steps below m"),
     Column("beta"),
-    Column("Tokens with delta >= m"),
+    Column("Tokens ≥ m"),
     Column("Divergence"),
-    Column("by quarter of the trajectory"),
-    Column("successes / failures"),
+    Column("by quarter"),
+    Column("of successes, failures"),
 ]
 
 
@@ -44,7 +44,12 @@ def diagnostics_section(results: Results, settings: PageSettings) -> Section:
             " shown to rise: the sign that no composer can meet the margin, or that the policy has"
             " reached its teacher.",
         ),
-        el("p", el("strong", _flagged(rows))),
+        el(
+            "p",
+            el("strong", f"{_flagged(own)} of {settings.label('lopd')}'s own runs"),
+            f" and {_flagged(others)} of its controls and other settings are flagged.",
+        ),
+        _flags(rows),
     ]
     if results.has("diagnostics.png"):
         alt = "Curves of Delta, beta and the share of tokens at or above the margin, by step."
@@ -61,13 +66,17 @@ def diagnostics_section(results: Results, settings: PageSettings) -> Section:
 
 def _flagged(rows: Sequence[Mapping[str, str]]) -> str:
     judged = [row for row in rows if row["flag"]]
-    flagged = [row for row in judged if row["flag"] == "1"]
-    counts: dict[str, list[str]] = {}
-    for row in flagged:
-        counts.setdefault(row["label"], []).append(row["seed"])
-    named = "; ".join(f"{label} (seeds {', '.join(seeds)})" for label, seeds in counts.items())
-    head = f"{len(flagged)} of {len(judged)} runs are flagged"
-    return f"{head}: {named}." if flagged else f"{head}."
+    return f"{sum(row['flag'] == '1' for row in judged)} of {len(judged)}"
+
+
+def _flags(rows: Sequence[Mapping[str, str]]) -> Html:
+    """The flagged runs, by method."""
+    seeds: dict[str, list[str]] = {}
+    for row in rows:
+        if row["flag"] == "1":
+            seeds.setdefault(row["label"], []).append(row["seed"])
+    items = [f"{label}: seeds {', '.join(own)}" for label, own in seeds.items()]
+    return fold("Flagged runs", bullets(items)) if items else Html()
 
 
 def _rows(rows: Sequence[Mapping[str, str]]) -> Iterator[Row]:
@@ -84,14 +93,19 @@ def _rows(rows: Sequence[Mapping[str, str]]) -> Iterator[Row]:
             _change(row["beta_first"], row["beta_last"], 2),
             _percent(row["frac_delta_ge_m"], 1),
             _change(row["kl_first_half"], row["kl"], 4),
-            " / ".join(number(row[f"kl_q{n}"], 4) or "-" for n in range(1, 5)),
-            " / ".join(number(row[f"kl_{name}"], 4) or "-" for name in ("success", "failure")),
+            _listed(row, *(f"kl_q{n}" for n in range(1, 5))),
+            _listed(row, "kl_success", "kl_failure"),
         ]
 
 
 def _interval(row: Mapping[str, str], name: str) -> tuple[str, ...]:
     found = span(row[f"{name}_ci_low"], row[f"{name}_ci_high"], 4)
     return (found,) if found else ()
+
+
+def _listed(row: Mapping[str, str], *names: str) -> str:
+    shown = [number(row[name], 4) or "none" for name in names]
+    return ", ".join(shown) if any(row[name] for name in names) else ""
 
 
 def _change(first: str, last: str, places: int) -> str:

@@ -23,7 +23,11 @@ def run_section(results: Results, settings: PageSettings, runs: Runs) -> Section
     backbones = list(dict.fromkeys((run.domain, run.backbone) for run, _ in runs))
     facts = el("dl", *_facts(settings, runs, backbones), class_="facts")
     tables = [
-        fold(title, grid(title, *_methods(settings, runs, backbones, methods)), open_=n == 0)
+        fold(
+            f"{title} ({len(methods)})",
+            grid(title, *_methods(settings, runs, backbones, methods)),
+            open_=n == 0,
+        )
         for n, (title, methods) in enumerate(_groups(settings, runs).items())
         if methods
     ]
@@ -43,14 +47,17 @@ def _facts(
         for domain, backbone in backbones
     ]
     facts: list[tuple[str, Content]] = [
+        ("Backbones", join(named, el("br"))),
         ("Scale", settings.scale),
         ("Where paper and released code differ", f"preset {settings.preset}"),
         ("Seeds", ", ".join(map(str, settings.seeds))),
-        ("Backbones", join(named, el("br"))),
         ("Training runs", f"{len(runs)}"),
         ("Digest of all runs' settings", el("code", settings_digest(runs)[:16])),
     ]
-    return [el("div", el("dt", name), el("dd", value)) for name, value in facts]
+    return [
+        el("div", el("dt", name), el("dd", value), class_="wide" if n == 0 else None)
+        for n, (name, value) in enumerate(facts)
+    ]
 
 
 def _groups(settings: PageSettings, runs: Runs) -> dict[str, list[str]]:

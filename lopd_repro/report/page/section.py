@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lopd_repro.report.page.grid import Cell
 from lopd_repro.report.page.markup import Content, Html, el, join
 from lopd_repro.report.page.results import Results
 
@@ -48,6 +49,21 @@ def problems(results: Results, name: str) -> Html:
     """What a file of missing things names, folded; nothing where it is empty or absent."""
     lines = results.text(name).splitlines() if results.has(name) else []
     return fold(f"Missing or remarkable ({len(lines)})", bullets(lines)) if lines else Html()
+
+
+def noted(results: Results, name: str) -> Html:
+    """The notes under the Markdown form of a table: data, scorers, floors, what is missing."""
+    lines = results.text(name).splitlines() if results.has(name) else []
+    notes = [line[2:] for line in lines if line.startswith("- ")]
+    return fold("Data, scorers and remarks", bullets(notes)) if notes else Html()
+
+
+def measured(value: str, interval: str, reported: str) -> Cell:
+    """A measured value over its interval and the paper's number; an empty one says so."""
+    paper = [el("span", f"paper {reported}", class_="paper")] if reported else []
+    if not value:
+        return Cell("not measured", tuple(paper), "empty")
+    return Cell(value, tuple(filter(None, [interval, *paper])))
 
 
 def fold(title: Content, *body: Content, open_: bool = False) -> Html:

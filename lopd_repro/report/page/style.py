@@ -34,13 +34,15 @@ section { padding: 1.4rem 0 1rem; border-top: 1px solid var(--line); scroll-marg
 .glance { padding-left: 1.2rem; }
 .facts { display: grid; gap: .5rem 2rem; max-width: none;
   grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); }
+.facts .wide { grid-column: 1 / -1; }
 dt { font-size: .8rem; color: var(--soft); } dd { margin: 0; }
 .scroll { overflow-x: auto; max-width: 100%; margin: .5rem 0; }
 .scroll:focus-visible, summary:focus-visible, a:focus-visible { outline: 2px solid var(--link);
   outline-offset: 2px; }
-table { border-collapse: separate; border-spacing: 0; font-size: .84rem; line-height: 1.35;
+/* Whole pixels, since cells that stay in view are drawn apart and would miss the lines by one. */
+table { border-collapse: separate; border-spacing: 0; font-size: 13.5px; line-height: 18px;
   font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .45rem; border-bottom: 1px solid var(--line); vertical-align: top;
+th, td { padding: 5px 7px; border-bottom: 1px solid var(--line); vertical-align: top;
   text-align: right; white-space: nowrap; font-weight: 400; }
 thead th { font-weight: 600; vertical-align: bottom; border-bottom: 2px solid #9aa3ad;
   white-space: normal; overflow-wrap: break-word; min-width: 4rem; }
@@ -51,16 +53,16 @@ tr > :first-child { position: sticky; left: 0; background: var(--ground); z-inde
 tbody th { font-weight: 500; text-align: left; }
 tr.band th { background: var(--tint); font-weight: 600; position: static; }
 tr.band span { position: sticky; left: .6rem; }
-small { display: block; font-size: .75rem; font-weight: 400; color: var(--soft); }
+small { display: block; font-size: 12px; line-height: 16px; font-weight: 400; color: var(--soft); }
 .paper { color: #7a4a07; }
 .empty { color: #8a929b; }
 .higher { font-weight: 650; color: #14602b; } .lower { font-weight: 650; color: #96231b; }
-.chip { display: inline-block; border-radius: .3rem; padding: 0 .45rem; font-size: .8rem;
-  font-weight: 600; white-space: nowrap; }
+.chip { display: inline-block; border-radius: .3rem; padding: 0 .45rem; font-size: 12.5px;
+  line-height: 18px; font-weight: 600; }
 .contradiction { background: #f9d4d0; } .discrepancy, .warning { background: #fde9c4; }
 .caution { background: #e6e1f5; } .info { background: #e3edf6; } .ok { background: #dcefdc; }
 .ledger { list-style: none; padding: 0; max-width: none; font-size: .92rem; }
-.ledger > li { display: grid; grid-template-columns: 2.8rem minmax(0, 1fr) 19rem; gap: 0 .8rem;
+.ledger > li { display: grid; grid-template-columns: 2.8rem minmax(0, 1fr) 18rem; gap: 0 .8rem;
   border-top: 1px solid var(--line); padding: .45rem 0; margin: 0; }
 .verdicts > span { display: block; } .verdicts details { margin: .2rem 0 0; }
 .verdicts summary { font-weight: 400; padding: 0; }

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from lopd_repro.report.layout import Layout, Metric, TableSettings
 from lopd_repro.report.page.grid import Band, Cell, Column, Row, grid
-from lopd_repro.report.page.markup import Content, Html, el
+from lopd_repro.report.page.markup import Content, el
 from lopd_repro.report.page.numbers import as_float, number
 from lopd_repro.report.page.results import Results
-from lopd_repro.report.page.section import Section, absent, bullets, fold, sources
+from lopd_repro.report.page.section import Section, absent, measured, noted, sources
 from lopd_repro.report.page.settings import PageSettings
 from lopd_repro.report.render import cell_text, legend
 
@@ -27,7 +27,7 @@ def table_section(
         body = [
             el("p", legend(layout, _table_settings(settings, rows))),
             grid(layout.title, *_content(rows, settings, layout, reported)),
-            _notes(results, name),
+            noted(results, f"{name}.md"),
             sources(results, [f"{name}.{end}" for end in ("csv", "html", "md", "log")]),
         ]
     else:
@@ -57,11 +57,7 @@ def _cell(row: Mapping[str, str], metric: Metric, paper: str, reported: Reported
         for end in ("", "_std", "_ci_low", "_ci_high")
     }
     printed = reported.get((paper, row["method"], name)) or number(row.get(f"{name}_reported"))
-    value, interval, beside = cell_text({**parts, f"{name}_printed": printed or None}, name)
-    paper_line = el("span", f"paper {beside}", class_="paper") if beside else None
-    if not value:
-        return Cell("not measured", tuple(filter(None, [paper_line])), "empty")
-    return Cell(value, tuple(filter(None, [interval, paper_line])))
+    return measured(*cell_text({**parts, f"{name}_printed": printed or None}, name))
 
 
 def _table_settings(settings: PageSettings, rows: list[dict[str, str]]) -> TableSettings:
@@ -74,11 +70,3 @@ def _table_settings(settings: PageSettings, rows: list[dict[str, str]]) -> Table
         paper_backbones={name: settings.paper_backbone(name) for name in backbones},
         seeds=tuple(settings.seeds),
     )
-
-
-def _notes(results: Results, name: str) -> Html:
-    """The notes under the Markdown form of the table: data, scorers, floors, what is missing."""
-    if not results.has(f"{name}.md"):
-        return Html()
-    lines = results.text(f"{name}.md").splitlines()
-    return fold("Data, scorers and remarks", bullets(x[2:] for x in lines if x.startswith("- ")))
