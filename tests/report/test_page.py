@@ -360,8 +360,8 @@ def test_cells_are_those_of_the_csv(results: Path) -> None:
     assert "EnvScaler: made & up." in found.text["table1"]
     assert found.cells["table3"][1][:2] == ["Reward", "0.520|0.490 to 0.550paper 0.486"]
     assert found.cells["figure3"][1:] == [
-        ["LOPD, m = 0", "0", "envscaler", "test", "96.2|94.5 to 97.6", "2"],
-        ["LOPD, m = 0", "0", "envscaler", "", "paper 0.551", ""],
+        ["LOPD, m = 0", "0", "EnvScaler", "test", "96.2|94.5 to 97.6", "2"],
+        ["LOPD, m = 0", "0", "EnvScaler", "", "paper 0.551", ""],
     ]
 
 

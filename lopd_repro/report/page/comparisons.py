@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lopd_repro.report.layout import LAYOUTS
 from lopd_repro.report.page.grid import Band, Cell, Column, Row, grid
 from lopd_repro.report.page.markup import Content, Html, el
 from lopd_repro.report.page.numbers import number, span
 from lopd_repro.report.page.results import Results
-from lopd_repro.report.page.section import Section, absent, fold, sources
+from lopd_repro.report.page.section import Section, absent, fold, metric_title, sources
 from lopd_repro.report.page.settings import PageSettings
 
 MAIN = "lopd"
 FILES = {"comparisons.csv": "tool use", "comparisons2.csv": "code"}
-_TITLES = {m.name: m.title for layout in LAYOUTS.values() for m in layout.metrics}
 
 # method_a and method_b of a comparison are in no particular order; a pair is looked up as (row,
 # column), and the sign and the verdict turn with it.
@@ -85,7 +83,7 @@ def _main_grid(
         for metric in dict.fromkeys(row["metric"] for row in own):
             pairs = _pairs(row for row in own if row["metric"] == metric)
             cells = [_cell(pairs.get((MAIN, rival)), interval=True) for rival in rivals]
-            lines.append([_TITLES.get(metric, metric), *cells])
+            lines.append([metric_title(metric), *cells])
     return columns, lines
 
 
@@ -98,7 +96,7 @@ def _matrix(rows: Sequence[Mapping[str, str]], settings: PageSettings, metric: s
         [settings.label(first), *(_cell(pairs.get((first, second))) for second in methods)]
         for first in methods
     ]
-    title = _TITLES.get(metric, metric)
+    title = metric_title(metric)
     decided = sum(row["verdict"] in ("a_higher", "b_higher") for row in own)
     return fold(f"{title}: {decided} of {len(own)} decided", grid(title, columns, lines))
 

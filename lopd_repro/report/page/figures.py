@@ -10,7 +10,7 @@ from lopd_repro.report.page.markup import Content, Html, el
 from lopd_repro.report.page.numbers import number, span
 from lopd_repro.report.page.picture import picture
 from lopd_repro.report.page.results import Results
-from lopd_repro.report.page.section import Section, absent, fold, sources
+from lopd_repro.report.page.section import Section, absent, fold, metric_title, problems, sources
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def figure_section(results: Results, figure: Figure) -> Section:
     if results.has(f"{name}.csv"):
         rows = results.rows(f"{name}.csv")
         body.append(fold(f"The {len(rows)} points behind it", _points(figure, rows)))
+    body.append(problems(results, f"{name}.log"))
     content = [*body, sources(results, files)]
     return Section(name, figure.title, content, figure.title.split(":")[0])
 
@@ -81,8 +82,8 @@ def _points(figure: Figure, rows: list[dict[str, str]]) -> Html:
     ]
     lines: list[Row] = []
     last = None
-    for row in rows:
-        panel = row.get("panel", "")
+    for row in sorted(rows, key=lambda row: row["panel"]):
+        panel = row["panel"]
         if panel != last:
             last = panel
             if panel:
@@ -91,7 +92,7 @@ def _points(figure: Figure, rows: list[dict[str, str]]) -> Html:
             [
                 Cell(row["label"] or row["series"]),
                 row["x"],
-                row["metric"],
+                metric_title(row["metric"]),
                 row["split"],
                 _value(row),
                 row["n_seeds"],

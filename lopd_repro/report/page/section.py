@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lopd_repro.report.layout import LAYOUTS
 from lopd_repro.report.page.grid import Cell
 from lopd_repro.report.page.markup import Content, Html, el, join
 from lopd_repro.report.page.results import Results
+
+_METRIC_TITLES = {m.name: m.title for layout in LAYOUTS.values() for m in layout.metrics}
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,11 @@ def measured(value: str, interval: str, reported: str) -> Cell:
     if not value:
         return Cell("not measured", tuple(paper), "empty")
     return Cell(value, tuple(filter(None, [interval, *paper])))
+
+
+def metric_title(name: str) -> str:
+    """A metric's printed name."""
+    return _METRIC_TITLES.get(name, name)
 
 
 def fold(title: Content, *body: Content, open_: bool = False) -> Html:

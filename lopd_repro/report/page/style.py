@@ -36,7 +36,10 @@ section { padding: 1.4rem 0 1rem; border-top: 1px solid var(--line); scroll-marg
   grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); }
 .facts .wide { grid-column: 1 / -1; }
 dt { font-size: .8rem; color: var(--soft); } dd { margin: 0; }
-.scroll { overflow-x: auto; max-width: 100%; margin: .5rem 0; }
+/* A shade at the right edge where there is more to scroll to; the first layer moves and covers it. */
+.scroll { overflow-x: auto; max-width: 100%; margin: .5rem 0; background:
+  linear-gradient(to left, var(--ground) 40%, transparent) right / 2.5rem 100% no-repeat local,
+  linear-gradient(to left, #0002, transparent) right / .8rem 100% no-repeat scroll; }
 .scroll:focus-visible, summary:focus-visible, a:focus-visible { outline: 2px solid var(--link);
   outline-offset: 2px; }
 /* Whole pixels, since cells that stay in view are drawn apart and would miss the lines by one. */
@@ -45,7 +48,7 @@ table { border-collapse: separate; border-spacing: 0; font-size: 13.5px; line-he
 th, td { padding: 5px 7px; border-bottom: 1px solid var(--line); vertical-align: top;
   text-align: right; white-space: nowrap; font-weight: 400; }
 thead th { font-weight: 600; vertical-align: bottom; border-bottom: 2px solid #9aa3ad;
-  white-space: normal; overflow-wrap: break-word; min-width: 4rem; }
+  white-space: normal; overflow-wrap: break-word; min-width: 4rem; max-width: 12rem; }
 .text { text-align: left; }
 table.wrap td.text { white-space: normal; min-width: 7rem; max-width: 34rem; }
 table.wrap td.long { min-width: 16rem; }

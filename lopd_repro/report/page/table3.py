@@ -58,4 +58,4 @@ def _rows(rows: Sequence[Mapping[str, str]]) -> Iterator[Row]:
         }
         values |= {f"{c}_reported": row.get(f"{c}_reported") for c in COLUMNS}
         cells = [measured(*cell_text(metric, values, column)) for column in COLUMNS]
-        yield [Cell(metric.title), *cells]
+        yield [Cell(metric.title, (metric.reading,) if metric.reading else ()), *cells]
