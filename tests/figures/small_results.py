@@ -32,6 +32,24 @@ SETTINGS: dict[str, Any] = {
 PAPER = Path(__file__).parents[2] / "paper_tables"
 
 
+_CONTROLS = """backbone,metric,label,difference,ci_low,ci_high,verdict
+small,envscaler,Vanilla,48.0,45.0,50.8,lopd_higher
+small,envscaler,"LOPD, shuffled experiences",0.5,-0.2,1.1,undecided
+small,envscaler,"LOPD, frozen composer",-3.0,-4.0,-2.0,control_higher
+small,envscaler,"LOPD, self retrieval",,,,incomplete
+"""
+_DIAGNOSTICS = """backbone,method,label,seed,generations,margin,flag,delta,beta,frac_delta_ge_m,\
+kl_q1,kl_q2,kl_q3,kl_q4,kl_success,kl_failure
+small,lopd,LOPD,0,32,0.05,,0.06,0.0,0.1,0.4,0.3,0.2,0.1,0.1,0.4
+small,lopd,LOPD,0,64,0.05,0,0.05,0.0,0.1,0.4,0.3,0.2,0.1,0.1,
+small,lopd,LOPD,1,32,0.05,,0.01,0.5,0.2,0.4,0.3,0.2,0.1,0.1,0.2
+small,lopd,LOPD,1,64,0.05,1,0.01,0.9,0.2,0.4,0.3,0.2,0.1,0.1,0.1
+small,lopd_margin_0,"LOPD, m = 0",0,32,0.0,,0.01,0.0,0.2,0.4,0.3,0.2,0.1,0.1,0.2
+small,lopd_margin_0,"LOPD, m = 0",0,64,0.0,0,0.01,0.0,0.2,0.4,0.3,0.2,0.1,0.1,0.1
+"""
+TABLES = {"controls": _CONTROLS, "diagnostics": _DIAGNOSTICS, "divergence": _DIAGNOSTICS}
+
+
 def settings(**changes: Any) -> str:
     return json.dumps({**SETTINGS, **changes})
 

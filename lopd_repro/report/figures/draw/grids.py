@@ -62,7 +62,7 @@ def _panel(
     room = 0.5 if ordinal else 0.15 * (float(xs[-1]) - float(xs[0])) or 0.5
 
     def draw(ax: Axes) -> None:
-        for split, style, shift in ((TEST, TEST_STYLE, 0.0), (VALIDATION, VALIDATION_STYLE, 4.0)):
+        for split, style, shift in ((TEST, TEST_STYLE, 0.0), (VALIDATION, VALIDATION_STYLE, 3.5)):
             own = [p for p in points if p.measured and p.split == split]
             own.sort(key=lambda p: position[p.x])
             measured_line(ax, own, position, style, shift)

@@ -36,7 +36,7 @@ def draw_margin(points: Sequence[Point], notice: str) -> Figure:
                 ax.axhline(p.value, color="#888888", linewidth=0.9, linestyle=(0, (6, 1.5, 1, 1.5)))
                 if p.ci_low is not None and p.ci_high is not None:
                     ax.axhspan(p.ci_low, p.ci_high, color="#888888", alpha=0.22, linewidth=0)
-        for split, style, shift in ((TEST, TEST_STYLE, 0.0), (VALIDATION, VALIDATION_STYLE, 4.0)):
+        for split, style, shift in ((TEST, TEST_STYLE, 0.0), (VALIDATION, VALIDATION_STYLE, 3.5)):
             for series in ("margin", "frozen"):
                 own = [p for p in ours if p.split == split and p.series == series]
                 own.sort(key=lambda p: place[p.x])
