@@ -37,7 +37,7 @@ FIGURES = ["figure3", "figure4", "figure5"]
 ANALYSES = ["comparisons", "selection", "controls", "diagnostics", "budget"]
 SECTIONS = ["run", *TABLES, *FIGURES, *ANALYSES, "audit", "costs", "environment"]
 HOSTILE = "<script>alert('x')</script>&\"'"
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "scale": "test",
     "notice": "No <evidence> & nothing else.",
     "preset": "paper",

@@ -36,7 +36,7 @@ section { padding: 1.4rem 0 1rem; border-top: 1px solid var(--line); scroll-marg
   grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); }
 .facts .wide { grid-column: 1 / -1; }
 dt { font-size: .8rem; color: var(--soft); } dd { margin: 0; }
-/* A shade at the right edge where there is more to scroll to; the first layer moves and covers it. */
+/* A shade at the right edge where a table goes on; the first layer moves and covers it. */
 .scroll { overflow-x: auto; max-width: 100%; margin: .5rem 0; background:
   linear-gradient(to left, var(--ground) 40%, transparent) right / 2.5rem 100% no-repeat local,
   linear-gradient(to left, #0002, transparent) right / .8rem 100% no-repeat scroll; }
