@@ -16,6 +16,9 @@ validate(config, "config/schema.yaml")
 RESULTS = config["results"]
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/demonstrations.smk"
@@ -37,14 +40,13 @@ for benchmark_rules in sorted(Path(workflow.basedir, "eval").glob("*/*.smk")):
 
 
 include: "workflow/rules/report.smk"
+include: "workflow/rules/analyses.smk"
 include: "workflow/rules/audit.smk"
+include: "workflow/rules/page.smk"
 
 
 rule all:
     default_target: True
     input:
-        f"{RESULTS}/table1.csv",
-        [f"{RESULTS}/table2.csv"] if "coding" in DOMAINS else [],
-        f"{RESULTS}/controls.csv",
-        f"{RESULTS}/audit/report.html",
-        f"{RESULTS}/audit_reproduced/report.html",
+        PARTS,
+        rules.page.output,

@@ -85,6 +85,14 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
     if job == "evaluate":
         label = config["tasks"]["data_label"]
         return {**shared, "evaluation": config["evaluation"], "data_label": label}
+    if job == "evaluate_with_latents":
+        lopd = _resolved(config["method_settings"], "lopd", ())
+        return {
+            **slice_for(config, "evaluate"),
+            "retrieval": config["retrieval"],
+            "embedder": config["bank"]["embedder"],
+            "n_retrieved": lopd.get("n_retrieved", 3),
+        }
     raise ValueError(f"no slice for job {job!r}")
 
 

@@ -253,3 +253,27 @@ def table_settings(methods, domain="tool_use"):
         }
     )
     return lambda wildcards: text
+
+
+def page_settings(wildcards):
+    """What the page of everything reads."""
+    every = [*REGISTRY.methods(), *REGISTRY.controls(), *VARIANTS.names()]
+    return json.dumps(
+        {
+            "scale": config["scale"],
+            "notice": config["notice"],
+            "preset": config["preset"],
+            "seeds": config["seeds"],
+            "methods": REGISTRY.methods(),
+            "controls": REGISTRY.controls(),
+            "labels": {name: REGISTRY[name].label for name in every},
+            "backbones": {
+                domain: {
+                    name: {"label": b["label"], "paper_backbone": b["paper_backbone"]}
+                    for name, b in own["backbones"].items()
+                }
+                for domain, own in DOMAINS.items()
+            },
+        },
+        sort_keys=True,
+    )

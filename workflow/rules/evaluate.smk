@@ -32,9 +32,10 @@ rule evaluate_envscaler:
     params:
         settings=settings("evaluate", domain="tool_use"),
         source=source("lopd_repro.commands.evaluate"),
+        model=lambda wildcards, input: ["--checkpoint", input.checkpoint],
     shell:
         "python -m lopd_repro evaluate --settings {params.settings:q} --splits {input.splits:q}"
-        " --noop {input.noop:q} --checkpoint {input.checkpoint:q} --seed {wildcards.seed}"
+        " --noop {input.noop:q} {params.model:q} --seed {wildcards.seed}"
         " --out {output:q} > {log:q} 2>&1"
 
 

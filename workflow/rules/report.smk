@@ -81,25 +81,3 @@ if "coding" in DOMAINS:
             settings=table_settings(REGISTRY.methods(), "coding"),
             source=source("lopd_repro.commands.table"),
             results=lambda wildcards, output: Path(output[0]).parent,
-
-
-rule controls:
-    input:
-        evaluations=evaluations(
-            ["vanilla", "lopd", *REGISTRY.controls()], ["envscaler"]
-        ),
-    output:
-        report(f"{RESULTS}/controls.csv", category="Controls"),
-    log:
-        f"{RESULTS}/logs/controls.log",
-    benchmark:
-        f"{RESULTS}/benchmarks/controls.tsv"
-    conda:
-        "../envs/lopd_repro.yaml"
-    params:
-        settings=table_settings(["vanilla", "lopd", *REGISTRY.controls()]),
-        source=source("lopd_repro.commands.table"),
-        results=lambda wildcards, output: Path(output[0]).parent,
-    shell:
-        "python -m lopd_repro table --settings {params.settings:q} --layout table1 --results {params.results:q}"
-        " --comparisons {output:q} > {log:q} 2>&1"

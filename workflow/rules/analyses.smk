@@ -1,0 +1,354 @@
+"""Figures 3-5, Table 3, controls, selection, budget and diagnostics, on one backbone."""
+
+ANALYSES = config.get("analyses", {})
+FIGURES = [
+    figure
+    for figure, wanted in {
+        "figure3": VARIANTS.of("margin"),
+        "figure4": ANALYSES.get("curves"),
+        "figure5": VARIANTS.of("latents") or VARIANTS.of("retrieved"),
+    }.items()
+    if wanted
+]
+RETRIEVED_BENCHMARKS = ["envscaler", *benchmarks_of("tool_use", "acebench")]
+TEST_CURVES = "envscaler_candidates"
+
+
+def analysed(methods, *benchmarks):
+    """Rows of the analyses' backbone, all seeds."""
+    return expand(
+        [benchmark_rows(name) for name in benchmarks],
+        backbone=ANALYSES.get("backbone", []),
+        method=methods,
+        seed=config["seeds"],
+    )
+
+
+def analysed_runs(methods, file="metrics.jsonl"):
+    """One file of every run on the analyses' backbone."""
+    return expand(
+        f"{run_folder('{method}', 'tool_use')}/{file}",
+        backbone=ANALYSES.get("backbone", []),
+        method=methods,
+        seed=config["seeds"],
+    )
+
+
+def trained(methods):
+    return [name for name in methods if name != "vanilla"]
+
+
+def lopd_runs():
+    """LOPD and what is like it."""
+    like = [v.name for v in VARIANTS.variants if v.like == "lopd"]
+    return ["lopd", *like] if "lopd" in REGISTRY.methods() else []
+
+
+def analysis_settings(wildcards):
+    """What the commands of the analyses read."""
+    backbone = config["backbones"][ANALYSES["backbone"]]
+    methods, controls = REGISTRY.methods(), REGISTRY.controls()
+    every = [*methods, *controls, *VARIANTS.names()]
+    return json.dumps(
+        {
+            "scale": config["scale"],
+            "notice": config["notice"],
+            "preset": config["preset"],
+            "domain": "tool_use",
+            "backbone": ANALYSES["backbone"],
+            "backbone_label": backbone["label"],
+            "paper_backbone": backbone["paper_backbone"],
+            "seeds": config["seeds"],
+            "labels": {name: REGISTRY[name].label for name in every},
+            "methods": methods,
+            "controls": controls,
+            "figure3": {
+                "margin": VARIANTS.of("margin"),
+                "frozen": "lopd_frozen" if "lopd_frozen" in every else None,
+            },
+            "figure4": {"methods": ANALYSES.get("curves", [])},
+            "figure5": {
+                "latents": VARIANTS.of("latents"),
+                "retrieved": VARIANTS.of("retrieved"),
+            },
+        },
+        sort_keys=True,
+    )
+
+
+# The curve on test tasks: drawn beside the validation curve, never used for a choice.
+use rule evaluate_envscaler as evaluate_candidates with:
+    input:
+        splits=rules.tasks.output.splits,
+        noop=rules.tasks.output.noop,
+        candidates=f"{run_folder('{method}', 'tool_use')}/candidates",
+    output:
+        benchmark_rows(TEST_CURVES),
+    log:
+        benchmark_log(TEST_CURVES),
+    benchmark:
+        benchmark_times(TEST_CURVES)
+    params:
+        settings=settings("evaluate", domain="tool_use"),
+        source=source("lopd_repro.commands.evaluate"),
+        model=lambda wildcards, input: ["--candidates", input.candidates],
+
+
+# Table 3's middle column: the base model with latents at inference. Illustrative only.
+use rule evaluate_envscaler as evaluate_base_plus_composer with:
+    input:
+        splits=rules.tasks.output.splits,
+        noop=rules.tasks.output.noop,
+        model=rules.base_model.output.model,
+        bank=rules.bank.output.bank,
+        composer=f"{run_folder('lopd', 'tool_use')}/composer.safetensors",
+        shape=f"{run_folder('lopd', 'tool_use')}/composer.json",
+    output:
+        f"{RESULTS}/eval/envscaler/tool_use/{{backbone}}/base_plus_composer/seed{{seed}}.jsonl",
+    log:
+        f"{RESULTS}/logs/evaluate/envscaler/{{backbone}}/base_plus_composer/seed{{seed}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/evaluate/envscaler/{{backbone}}/base_plus_composer/seed{{seed}}.tsv"
+    params:
+        settings=settings("evaluate_with_latents", domain="tool_use"),
+        source=source(
+            "lopd_repro.commands.evaluate",
+            "lopd_repro/commands/composer_contexts.py",
+        ),
+        model=lambda wildcards, input: [
+            "--checkpoint",
+            input.model,
+            "--composer",
+            input.composer,
+            "--bank",
+            input.bank,
+        ],
+
+
+ruleorder: evaluate_base_plus_composer > evaluate_envscaler
+
+
+rule table3:
+    input:
+        evaluations=analysed(["vanilla", "base_plus_composer", "lopd"], "envscaler"),
+        reported="paper_tables/table3.csv",
+    output:
+        csv=report(
+            f"{RESULTS}/table3.csv", category="Tables", caption="../report/table3.rst"
+        ),
+        markdown=f"{RESULTS}/table3.md",
+        html=report(
+            f"{RESULTS}/table3.html", category="Tables", caption="../report/table3.rst"
+        ),
+        problems=f"{RESULTS}/table3.log",
+    log:
+        f"{RESULTS}/logs/table3.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/table3.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=analysis_settings,
+        source=source("lopd_repro.commands.table3"),
+        results=RESULTS,
+    shell:
+        "python -m lopd_repro table3 --settings {params.settings:q} --results {params.results:q}"
+        " --reported {input.reported:q} --csv {output.csv:q} --markdown {output.markdown:q}"
+        " --html {output.html:q} --problems {output.problems:q} > {log:q} 2>&1"
+
+
+FIGURE_INPUTS = {
+    "figure3": [
+        *analysed(trained([*VARIANTS.of("margin").values()]), "envscaler"),
+        *analysed_runs(VARIANTS.of("margin").values(), "selected.json"),
+        *analysed(
+            ["lopd_frozen"] if "lopd_frozen" in VARIANTS.names() else [], "envscaler"
+        ),
+    ],
+    "figure4": [
+        *analysed_runs(ANALYSES.get("curves", [])),
+        *analysed(ANALYSES.get("curves", []), TEST_CURVES),
+    ],
+    "figure5": [
+        *analysed(VARIANTS.of("latents").values(), "envscaler"),
+        *analysed(VARIANTS.of("retrieved").values(), *RETRIEVED_BENCHMARKS),
+        *analysed_runs(
+            [*VARIANTS.of("latents").values(), *VARIANTS.of("retrieved").values()],
+            "selected.json",
+        ),
+    ],
+}
+
+
+# Points and picture apart: a change of style draws again and computes nothing.
+rule figure_data:
+    input:
+        lambda wildcards: FIGURE_INPUTS[wildcards.figure],
+        reported="paper_tables/{figure}.csv",
+    output:
+        csv=report(
+            f"{RESULTS}/{{figure}}.csv",
+            category="Figures",
+            caption="../report/figure.rst",
+        ),
+        problems=f"{RESULTS}/{{figure}}.log",
+    log:
+        f"{RESULTS}/logs/{{figure}}_data.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/{{figure}}_data.tsv"
+    wildcard_constraints:
+        figure=one_of(FIGURES),
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=analysis_settings,
+        source=source("lopd_repro.commands.figure_data"),
+        results=RESULTS,
+    shell:
+        "python -m lopd_repro figure-data --figure {wildcards.figure} --settings {params.settings:q}"
+        " --results {params.results:q} --reported {input.reported:q} --out {output.csv:q}"
+        " --problems {output.problems:q} > {log:q} 2>&1"
+
+
+rule figure:
+    input:
+        f"{RESULTS}/{{figure}}.csv",
+    output:
+        pdf=f"{RESULTS}/{{figure}}.pdf",
+        png=report(
+            f"{RESULTS}/{{figure}}.png",
+            category="Figures",
+            caption="../report/figure.rst",
+        ),
+    log:
+        f"{RESULTS}/logs/{{figure}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/{{figure}}.tsv"
+    wildcard_constraints:
+        figure=one_of([*FIGURES, "controls", "diagnostics"]),
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        notice=config["notice"],
+        source=source("lopd_repro.commands.figure"),
+    shell:
+        "python -m lopd_repro figure --figure {wildcards.figure} --data {input:q}"
+        " --notice {params.notice:q} --pdf {output.pdf:q} --png {output.png:q} > {log:q} 2>&1"
+
+
+rule controls:
+    input:
+        analysed(["vanilla", "lopd", *REGISTRY.controls()], "envscaler"),
+    output:
+        csv=report(
+            f"{RESULTS}/controls.csv",
+            category="Controls",
+            caption="../report/controls.rst",
+        ),
+        verdict=f"{RESULTS}/controls_verdict.md",
+        problems=f"{RESULTS}/controls.log",
+    log:
+        f"{RESULTS}/logs/controls.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/controls.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=analysis_settings,
+        source=source("lopd_repro.commands.controls"),
+        results=RESULTS,
+    shell:
+        "python -m lopd_repro controls --settings {params.settings:q} --results {params.results:q}"
+        " --out {output.csv:q} --verdict {output.verdict:q} --problems {output.problems:q}"
+        " > {log:q} 2>&1"
+
+
+rule selection:
+    input:
+        analysed_runs(trained([*REGISTRY.methods(), *lopd_runs()]), "selected.json"),
+        analysed([*REGISTRY.methods(), *lopd_runs()], "envscaler"),
+        analysed(ANALYSES.get("curves", []), TEST_CURVES),
+        rule="config/selection_rule.yaml",
+    output:
+        csv=report(
+            f"{RESULTS}/selection.csv",
+            category="Selection",
+            caption="../report/selection.rst",
+        ),
+        chosen=f"{RESULTS}/chosen.json",
+        problems=f"{RESULTS}/selection.log",
+    log:
+        f"{RESULTS}/logs/selection.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/selection.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=analysis_settings,
+        source=source("lopd_repro.commands.selection"),
+        results=RESULTS,
+    shell:
+        "python -m lopd_repro selection --settings {params.settings:q} --rule {input.rule:q}"
+        " --results {params.results:q} --out {output.csv:q} --chosen {output.chosen:q}"
+        " --problems {output.problems:q} > {log:q} 2>&1"
+
+
+rule budget:
+    input:
+        analysed_runs(trained(REGISTRY.methods())),
+        # What rollouts were drawn before training.
+        expand(
+            [rules.bank.output.bank, rules.skills.output.skills],
+            backbone=ANALYSES.get("backbone", []),
+        ),
+        claims="paper_tables/claims.yaml",
+    output:
+        csv=report(
+            f"{RESULTS}/budget.csv", category="Budget", caption="../report/budget.rst"
+        ),
+        problems=f"{RESULTS}/budget.log",
+    log:
+        f"{RESULTS}/logs/budget.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/budget.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=analysis_settings,
+        source=source("lopd_repro.commands.budget"),
+        results=RESULTS,
+    shell:
+        "python -m lopd_repro budget --settings {params.settings:q} --results {params.results:q}"
+        " --claims {input.claims:q} --out {output.csv:q} --problems {output.problems:q}"
+        " > {log:q} 2>&1"
+
+
+rule diagnostics:
+    input:
+        analysed_runs([*lopd_runs(), *REGISTRY.controls()]),
+    output:
+        csv=report(
+            f"{RESULTS}/diagnostics.csv",
+            category="Diagnostics",
+            caption="../report/diagnostics.rst",
+        ),
+        summary=report(
+            f"{RESULTS}/diagnostics_summary.csv",
+            category="Diagnostics",
+            caption="../report/diagnostics.rst",
+        ),
+        problems=f"{RESULTS}/diagnostics.log",
+    log:
+        f"{RESULTS}/logs/diagnostics.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/diagnostics.tsv"
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=analysis_settings,
+        source=source("lopd_repro.commands.diagnostics"),
+        results=RESULTS,
+    shell:
+        "python -m lopd_repro diagnostics --settings {params.settings:q}"
+        " --results {params.results:q} --out {output.csv:q} --summary {output.summary:q}"
+        " --problems {output.problems:q} > {log:q} 2>&1"
