@@ -13,6 +13,11 @@ from lopd_repro.report.page.section import Section, absent, bullets, chip, fold,
 from lopd_repro.report.page.settings import PageSettings
 
 SUMMARY = "diagnostics_summary.csv"
+_PICTURES = {
+    "diagnostics": "Delta, beta and the share of tokens at or above the margin, over training.",
+    "divergence": "Divergence from the teacher by quarter of the trajectory and by outcome, over"
+    " training.",
+}
 _COLUMNS = [
     Column("Run"),
     Column("Flag", text=True),
@@ -51,16 +56,17 @@ def diagnostics_section(results: Results, settings: PageSettings) -> Section:
         ),
         _flags(rows),
     ]
-    if results.has("diagnostics.png"):
-        alt = "Curves of Delta, beta and the share of tokens at or above the margin, by step."
-        body.append(el("figure", framed(results, "diagnostics.png", alt)))
+    for name, alt in _PICTURES.items():
+        if results.has(f"{name}.png"):
+            picture = framed(results, f"{name}.png", alt)
+            body.append(el("figure", picture, el("figcaption", alt)))
     body.append(grid("Runs of the tables' methods", _COLUMNS, _rows(own)))
     if others:
         heading = f"Controls and other settings ({len(others)} runs)"
         body.append(fold(heading, grid(heading, _COLUMNS, _rows(others))))
     body.append(problems(results, "diagnostics.log"))
-    stem = "diagnostics"
-    files = [SUMMARY, *(f"{stem}.{end}" for end in ("csv", "pdf", "png", "log"))]
+    files = [SUMMARY, "diagnostics.csv", "diagnostics.log"]
+    files += [f"{name}.{end}" for name in _PICTURES for end in ("pdf", "png")]
     return Section("diagnostics", title, [*body, sources(results, files)])
 
 

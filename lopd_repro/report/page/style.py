@@ -94,8 +94,7 @@ footer { border-top: 1px solid var(--line); color: var(--soft); font-size: .85re
   @page { size: A4 landscape; margin: 12mm; }
   .side, .menu { display: none; }
   .page { display: block; padding: 0; }
-  .scroll { overflow: visible; }
-  details::details-content { content-visibility: visible; display: block; }
+  .scroll { overflow: visible; background: none; }
   tr, figure, .notice { break-inside: avoid; } h2, h3, summary { break-after: avoid; }
   table { font-size: .72rem; } th, td { padding: .2rem .35rem; }
   tr > :first-child { position: static; }
