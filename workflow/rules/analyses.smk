@@ -180,6 +180,9 @@ FIGURE_INPUTS = {
 }
 
 
+DRAWN_FROM = {"divergence": "diagnostics"}
+
+
 # Points and picture apart: a change of style draws again and computes nothing.
 rule figure_data:
     input:
@@ -212,7 +215,7 @@ rule figure_data:
 
 rule figure:
     input:
-        f"{RESULTS}/{{figure}}.csv",
+        lambda wildcards: f"{RESULTS}/{DRAWN_FROM.get(wildcards.figure, wildcards.figure)}.csv",
     output:
         pdf=f"{RESULTS}/{{figure}}.pdf",
         png=report(
@@ -225,7 +228,7 @@ rule figure:
     benchmark:
         f"{RESULTS}/benchmarks/{{figure}}.tsv"
     wildcard_constraints:
-        figure=one_of([*FIGURES, "controls", "diagnostics"]),
+        figure=one_of([*FIGURES, "controls", "diagnostics", "divergence"]),
     conda:
         "../envs/lopd_repro.yaml"
     params:

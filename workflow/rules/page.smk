@@ -1,31 +1,36 @@
 """The page of everything that a configuration makes, and what it consists of."""
 
-TABLES = ["table1", *(["table2"] if "coding" in DOMAINS else [])]
-COMPARISONS = [
-    f"comparisons{name.removeprefix('table').removeprefix('1')}" for name in TABLES
+CODE_SUITE = (
+    DOMAINS.get("coding", {}).get("benchmarks", {}).get("evalplus", {}).get("suite")
+)
+CODE_TABLE = "humaneval" if CODE_SUITE == "humaneval_base" else "table2"
+COMPARISONS = {
+    "table1": "comparisons",
+    "table2": "comparisons2",
+    "humaneval": "comparisons_humaneval",
+}
+TABLES = ["table1", *([CODE_TABLE] if "coding" in DOMAINS else [])]
+
+PARTS = [
+    *expand(f"{RESULTS}/{{table}}.csv", table=TABLES),
+    *[f"{RESULTS}/{COMPARISONS[table]}.csv" for table in TABLES],
+    rules.audit.output.html,
+    rules.audit_reproduced.output.html,
 ]
 
 if ANALYSES:
-    TABLES.append("table3")
-    FIGURES += ["controls", "diagnostics"]
-    PARTS = [
+    PICTURES = [*FIGURES, "controls", "diagnostics", "divergence"]
+    PARTS += [
+        f"{RESULTS}/table3.csv",
         *expand(
-            f"{RESULTS}/{{figure}}.{{kind}}", figure=FIGURES, kind=["csv", "pdf", "png"]
+            f"{RESULTS}/{{picture}}.{{kind}}", picture=PICTURES, kind=["pdf", "png"]
         ),
+        *expand(f"{RESULTS}/{{figure}}.csv", figure=FIGURES),
         f"{RESULTS}/controls_verdict.md",
         f"{RESULTS}/selection.csv",
         f"{RESULTS}/budget.csv",
         f"{RESULTS}/diagnostics_summary.csv",
     ]
-else:
-    PARTS = []
-
-PARTS += [
-    *expand(f"{RESULTS}/{{table}}.csv", table=TABLES),
-    *expand(f"{RESULTS}/{{name}}.csv", name=COMPARED),
-    rules.audit.output.html,
-    rules.audit_reproduced.output.html,
-]
 
 
 rule page:
