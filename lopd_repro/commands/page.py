@@ -14,7 +14,7 @@ from pathlib import Path
 from lopd_repro.commands.table import read_reported
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_text
-from lopd_repro.report.layout import LAYOUTS
+from lopd_repro.report.layout import EVERY_LAYOUT
 from lopd_repro.report.page.assemble import page_html
 from lopd_repro.report.page.results import Results
 from lopd_repro.report.page.settings import page_settings
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.results.is_dir():
         raise UserError(f"--results: {args.results} is not a folder")
     reported: dict[tuple[str, str, str], str] = {}
-    for name in LAYOUTS if args.reported else ():
+    for name in EVERY_LAYOUT if args.reported else ():
         path = args.reported / f"{name}.csv"
         if path.is_file():
             reported |= read_reported(path)

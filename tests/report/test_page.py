@@ -293,9 +293,9 @@ def fill(root: Path) -> None:
         make(root)
 
 
-def page(root: Path, *more: str) -> str:
+def page(root: Path, *more: str, settings: dict[str, Any] = SETTINGS) -> str:
     out = root / "index.html"
-    arguments = ["--settings", json.dumps(SETTINGS), "--results", str(root), "--out", str(out)]
+    arguments = ["--settings", json.dumps(settings), "--results", str(root), "--out", str(out)]
     assert main(["page", *arguments, *more]) == 0
     return out.read_text()
 
@@ -363,6 +363,16 @@ def test_cells_are_those_of_the_csv(results: Path) -> None:
         ["LOPD, m = 0", "0", "EnvScaler", "test", "96.2|94.5 to 97.6", "2"],
         ["LOPD, m = 0", "0", "EnvScaler", "", "paper 0.551", ""],
     ]
+
+
+def test_another_table_of_a_domain_may_stand_in_for_the_papers(results: Path) -> None:
+    row = {"scale": "test", "backbone": "code", "method": "LOPD", "humaneval_base": "21.3000"}
+    put(results / "humaneval.csv", row, row)
+    coding = {"backbones": {**SETTINGS["backbones"], "coding": {"code": {"label": "Code"}}}}
+    found = Page(page(results, settings={**SETTINGS, **coding}))
+    assert found.text["table2"].strip().endswith("Not made in this run.")
+    assert ["LOPD", "21.3"] in found.cells["humaneval"]
+    assert ["Code"] in found.cells["humaneval"]
 
 
 def test_a_comparison_turns_its_sign_with_its_direction(results: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lopd_repro.report.layout import LAYOUTS, TABLE1, TABLE2, Layout
+from lopd_repro.report.layout import EVERY_LAYOUT, TABLE1, TABLE2, Layout
 from lopd_repro.report.page.audit import audit_section
 from lopd_repro.report.page.budget import budget_section
 from lopd_repro.report.page.comparisons import comparisons_section
@@ -65,7 +65,7 @@ def page_html(results: Results, settings: PageSettings, reported: Reported) -> s
 def _layouts(results: Results) -> list[Layout]:
     """The paper's tables of scores, and other tables that a run made."""
     papers = [TABLE1, TABLE2]
-    others = [x for x in LAYOUTS.values() if x not in papers and results.has(f"{x.name}.csv")]
+    others = [x for x in EVERY_LAYOUT.values() if x not in papers and results.has(f"{x.name}.csv")]
     return [*papers, *others]
 
 

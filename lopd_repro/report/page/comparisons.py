@@ -12,7 +12,11 @@ from lopd_repro.report.page.section import Section, absent, fold, metric_title, 
 from lopd_repro.report.page.settings import PageSettings
 
 MAIN = "lopd"
-FILES = {"comparisons.csv": "tool use", "comparisons2.csv": "code"}
+FILES = {
+    "comparisons.csv": "tool use",
+    "comparisons2.csv": "code",
+    "comparisons_humaneval.csv": "HumanEval",
+}
 
 # method_a and method_b of a comparison are in no particular order; a pair is looked up as (row,
 # column), and the sign and the verdict turn with it.
@@ -21,7 +25,7 @@ _HIGHER, _LOWER = "▲", "▼"
 
 
 def comparisons_section(results: Results, settings: PageSettings) -> Section:
-    """Both tables' comparisons; each file's own rows, nothing is tested anew."""
+    """Every table's comparisons; each file's own rows, nothing is tested anew."""
     present = [name for name in FILES if results.has(name)]
     if not present:
         return Section("comparisons", "Comparisons", absent(results, "comparisons.csv"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lopd_repro.report.layout import LAYOUTS
+from lopd_repro.report.layout import EVERY_LAYOUT
 from lopd_repro.report.page.grid import Cell
 from lopd_repro.report.page.markup import Content, Html, el, join
 from lopd_repro.report.page.results import Results
 
-_METRIC_TITLES = {m.name: m.title for layout in LAYOUTS.values() for m in layout.metrics}
+_METRIC_TITLES = {m.name: m.title for layout in EVERY_LAYOUT.values() for m in layout.metrics}
 
 
 @dataclass(frozen=True)

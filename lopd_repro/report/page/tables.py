@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lopd_repro.report.layout import Layout, Metric, TableSettings
+from lopd_repro.report.layout import EVERY_LAYOUT, Layout, Metric, TableSettings
 from lopd_repro.report.page.grid import Band, Cell, Column, Row, grid
 from lopd_repro.report.page.markup import Content, el
 from lopd_repro.report.page.numbers import as_float, number
@@ -31,8 +31,16 @@ def table_section(
             sources(results, [f"{name}.{end}" for end in ("csv", "html", "md", "log")]),
         ]
     else:
-        body = [absent(results, f"{name}.csv", made=layout.domain in settings.domains())]
+        body = [absent(results, f"{name}.csv", made=_is_target(results, settings, layout))]
     return Section(name, layout.title, body)
+
+
+def _is_target(results: Results, settings: PageSettings, layout: Layout) -> bool:
+    """Whether the configuration has the table: its domain was asked for, and no other table of
+    that domain was made instead."""
+    others = [x.name for x in EVERY_LAYOUT.values() if x.domain == layout.domain and x != layout]
+    made = any(results.has(f"{name}.csv") for name in others)
+    return layout.domain in settings.domains() and not made
 
 
 def _content(
