@@ -11,9 +11,21 @@ rule audit:
     input:
         PAPER,
     output:
-        findings=report(f"{RESULTS}/audit/findings.csv", category="Audit"),
-        claims=report(f"{RESULTS}/audit/claims.csv", category="Audit"),
-        html=report(f"{RESULTS}/audit/report.html", category="Audit"),
+        findings=report(
+            f"{RESULTS}/audit/findings.csv",
+            category="Audit",
+            caption="../report/audit.rst",
+        ),
+        claims=report(
+            f"{RESULTS}/audit/claims.csv",
+            category="Audit",
+            caption="../report/audit.rst",
+        ),
+        html=report(
+            f"{RESULTS}/audit/report.html",
+            category="Audit",
+            caption="../report/audit.rst",
+        ),
         markdown=f"{RESULTS}/audit/report.md",
     log:
         f"{RESULTS}/logs/audit.log",
@@ -37,8 +49,16 @@ use rule audit as audit_reproduced with:
         table1=rules.table1.output.csv,
     output:
         findings=f"{RESULTS}/audit_reproduced/findings.csv",
-        claims=report(f"{RESULTS}/audit_reproduced/claims.csv", category="Audit"),
-        html=report(f"{RESULTS}/audit_reproduced/report.html", category="Audit"),
+        claims=report(
+            f"{RESULTS}/audit_reproduced/claims.csv",
+            category="Audit",
+            caption="../report/audit.rst",
+        ),
+        html=report(
+            f"{RESULTS}/audit_reproduced/report.html",
+            category="Audit",
+            caption="../report/audit.rst",
+        ),
         markdown=f"{RESULTS}/audit_reproduced/report.md",
     log:
         f"{RESULTS}/logs/audit_reproduced.log",

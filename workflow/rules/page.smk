@@ -38,7 +38,11 @@ rule page:
         PARTS,
         PAPER,
     output:
-        report(f"{RESULTS}/index.html", category="Everything"),
+        report(
+            f"{RESULTS}/index.html",
+            category="Everything",
+            caption="../report/page.rst",
+        ),
     log:
         f"{RESULTS}/logs/page.log",
     benchmark:

@@ -8,11 +8,19 @@ rule table1:
         evaluations=evaluations(REGISTRY.methods(), TABLE1_BENCHMARKS),
         reported="paper_tables/table1.csv",
     output:
-        csv=report(f"{RESULTS}/table1.csv", category="Tables"),
+        csv=report(
+            f"{RESULTS}/table1.csv", category="Tables", caption="../report/table1.rst"
+        ),
         markdown=f"{RESULTS}/table1.md",
-        html=report(f"{RESULTS}/table1.html", category="Tables"),
+        html=report(
+            f"{RESULTS}/table1.html", category="Tables", caption="../report/table1.rst"
+        ),
         problems=f"{RESULTS}/table1.log",
-        comparisons=report(f"{RESULTS}/comparisons.csv", category="Tables"),
+        comparisons=report(
+            f"{RESULTS}/comparisons.csv",
+            category="Tables",
+            caption="../report/comparisons.rst",
+        ),
     log:
         f"{RESULTS}/logs/table1.log",
     benchmark:
@@ -42,11 +50,23 @@ if "coding" in DOMAINS:
             ),
             reported="paper_tables/table2.csv",
         output:
-            csv=report(f"{RESULTS}/table2.csv", category="Tables"),
+            csv=report(
+                f"{RESULTS}/table2.csv",
+                category="Tables",
+                caption="../report/table2.rst",
+            ),
             markdown=f"{RESULTS}/table2.md",
-            html=report(f"{RESULTS}/table2.html", category="Tables"),
+            html=report(
+                f"{RESULTS}/table2.html",
+                category="Tables",
+                caption="../report/table2.rst",
+            ),
             problems=f"{RESULTS}/table2.log",
-            comparisons=report(f"{RESULTS}/comparisons2.csv", category="Tables"),
+            comparisons=report(
+                f"{RESULTS}/comparisons2.csv",
+                category="Tables",
+                caption="../report/comparisons.rst",
+            ),
         log:
             f"{RESULTS}/logs/table2.log",
         benchmark:
@@ -65,12 +85,22 @@ if "coding" in DOMAINS:
             ),
             reported="paper_tables/table2.csv",
         output:
-            csv=report(f"{RESULTS}/humaneval.csv", category="Tables"),
+            csv=report(
+                f"{RESULTS}/humaneval.csv",
+                category="Tables",
+                caption="../report/humaneval.rst",
+            ),
             markdown=f"{RESULTS}/humaneval.md",
-            html=report(f"{RESULTS}/humaneval.html", category="Tables"),
+            html=report(
+                f"{RESULTS}/humaneval.html",
+                category="Tables",
+                caption="../report/humaneval.rst",
+            ),
             problems=f"{RESULTS}/humaneval.log",
             comparisons=report(
-                f"{RESULTS}/comparisons_humaneval.csv", category="Tables"
+                f"{RESULTS}/comparisons_humaneval.csv",
+                category="Tables",
+                caption="../report/comparisons.rst",
             ),
         log:
             f"{RESULTS}/logs/humaneval.log",
