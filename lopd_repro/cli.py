@@ -14,7 +14,11 @@ COMMANDS = {
     "tasks": ("lopd_repro.commands.tasks", "make or check the task files and their splits"),
     "base-model": ("lopd_repro.commands.base_model", "train a tiny backbone from scratch"),
     "import-smol": ("lopd_repro.commands.import_smol", "SmolLM2-135M from its package"),
-    "bank": ("lopd_repro.commands.bank", "experience bank and retrieval of a backbone"),
+    "base-rollouts": (
+        "lopd_repro.commands.base_rollouts",
+        "rollouts of the untrained model on training tasks",
+    ),
+    "bank": ("lopd_repro.commands.bank", "experience bank from base rollouts"),
     "demonstrations": (
         "lopd_repro.commands.demonstrations",
         "pool of verified trajectories for SDFT and OPSD",

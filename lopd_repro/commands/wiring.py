@@ -20,11 +20,11 @@ from lopd_repro.envs import EnvPool, Limits, ToolEpisodes
 from lopd_repro.errors import UserError
 from lopd_repro.models.backbone import Backbone, load_backbone
 from lopd_repro.models.chat import ChatCodec
-from lopd_repro.rollout.coding import CodePrompts, CodingDomain
-from lopd_repro.rollout.domain import Domain
+from lopd_repro.rollout.coding import CodePrompts, CodeTexts, CodingDomain
+from lopd_repro.rollout.domain import Domain, EpisodeTexts
 from lopd_repro.rollout.engine import SamplingParams
 from lopd_repro.rollout.hf_engine import HFEngine
-from lopd_repro.rollout.tool_use import ToolPrompts, ToolUseDomain
+from lopd_repro.rollout.tool_use import ToolPrompts, ToolTexts, ToolUseDomain
 from lopd_repro.sandbox.executor import Executor, ProgramLimits
 from lopd_repro.settings import build, read_settings
 
@@ -247,6 +247,14 @@ def world(settings: dict[str, Any], prompts: Prompts) -> Iterator[World]:
     )
     with EnvPool(environment.workers, limits) as pool:
         yield ToolWorld(pool, environment, prompts)
+
+
+def episode_texts(settings: dict[str, Any], tasks: AnyTaskSet) -> EpisodeTexts:
+    """Tasks and finished episodes as texts, by the settings' domain; starts no process."""
+    if isinstance(tasks, CodeTaskSet):
+        return CodeTexts(tasks)
+    environment = build(EnvironmentSettings, settings["environment"], "environment")
+    return ToolTexts(tasks, environment.trace_chars)
 
 
 def executor(settings: ExecutionSettings) -> Executor:

@@ -15,7 +15,7 @@ from typing import Any
 
 from lopd_repro.errors import UserError
 from lopd_repro.files import read_jsonl_with_footer, write_jsonl
-from lopd_repro.rollout.domain import Domain
+from lopd_repro.rollout.domain import EpisodeTexts
 from lopd_repro.rollout.episodes import Trajectory
 
 
@@ -38,7 +38,7 @@ class Experience:
 
 
 def build_bank(
-    trajectories: Sequence[Trajectory], domain: Domain, threshold: float, per_task: int
+    trajectories: Sequence[Trajectory], texts: EpisodeTexts, threshold: float, per_task: int
 ) -> list[Experience]:
     """Trajectories with reward at or above `threshold`, at most `per_task` distinct ones a task.
 
@@ -49,7 +49,7 @@ def build_bank(
     for trajectory in trajectories:
         if not trajectory.reward >= threshold:
             continue
-        trace = domain.trace(trajectory.records)
+        trace = texts.trace(trajectory.records)
         traces = seen.setdefault(trajectory.task_id, set())
         if trace in traces or len(traces) >= per_task:
             continue
@@ -58,7 +58,7 @@ def build_bank(
             Experience(
                 f"{trajectory.task_id}#{len(traces)}",
                 trajectory.task_id,
-                domain.task_text(trajectory.task_id),
+                texts.task_text(trajectory.task_id),
                 trace,
                 trajectory.reward,
                 tuple(trajectory.tail),
@@ -68,7 +68,7 @@ def build_bank(
     if not kept:
         raise UserError(
             f"bank: none of {len(trajectories)} rollouts reached a reward of {threshold}; "
-            "draw more rollouts (bank.rollouts_per_task) or lower bank.threshold"
+            "draw more rollouts (base_rollouts.per_task) or lower bank.threshold"
         )
     return kept
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from lopd_repro.errors import UserError
 from lopd_repro.files import read_jsonl, write_jsonl
-from lopd_repro.rollout.domain import Domain
+from lopd_repro.rollout.domain import EpisodeTexts
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.stats import ucb1_scores
 
@@ -77,12 +77,12 @@ class OfflineWriter:
         return Skill(", ".join(shared) or "-", ", ".join(avoided) or "-", model.trace)
 
 
-def attempts_of(trajectories: Iterable[Trajectory], domain: Domain) -> list[Attempt]:
+def attempts_of(trajectories: Iterable[Trajectory], texts: EpisodeTexts) -> list[Attempt]:
     """Rollouts of one task as a writer reads them."""
     return [
         Attempt(
             tuple(str(name) for r in t.records if r.get("executed") for name in _steps(r)),
-            domain.trace(t.records),
+            texts.trace(t.records),
             t.reward,
         )
         for t in trajectories

@@ -16,7 +16,8 @@ Rows, by `against`:
   the share at which the method was still below, has its lower end at or above the limit; else
   undecided. A second set of these rows counts the base model's rollouts that a method's input
   files were made from, for both sides (in `share`, `share_below` and `rival_budget`); the paper's
-  budget does not.
+  budget does not. Methods pay for them each, also where one run of the workflow shared them: a
+  method used alone would need its own.
 
 Other columns: `generations`, `share` and `ratio` are medians over seeds, their bounds a bootstrap
 over seeds (`lopd_repro/stats/censored.py`). `ratio` divides by what the rival itself needed to
@@ -170,9 +171,13 @@ def _read(root: Path, settings: AnalysisSettings, problems: list[str]) -> dict[s
 
 
 def _base_rollouts(root: Path, settings: AnalysisSettings, run: Run, problems: list[str]) -> float:
-    """Base rollouts behind a run's input files, shared by all its seeds; NaN if not known."""
+    """Base rollouts behind a run's input files, shared by all its seeds; NaN if not known.
+
+    Each file is made from the first so many rollouts of every task in the backbone's one file of
+    them: what a method reads of several files is the largest of their numbers, not the sum.
+    """
     names = {_ROLLOUTS[name] for name in run.manifest.get("inputs", {}) if name in _ROLLOUTS}
-    total = 0.0
+    most = 0.0
     for name in sorted(names):
         path = root / "backbones" / settings.backbone / name
         footer = read_jsonl_with_footer(path)[1] if path.is_file() else {}
@@ -181,8 +186,8 @@ def _base_rollouts(root: Path, settings: AnalysisSettings, run: Run, problems: l
             if line not in problems:
                 problems.append(line)
             return math.nan
-        total += footer["rollouts"]
-    return total
+        most = max(most, float(footer["rollouts"]))
+    return most
 
 
 def _best_rival(method: str, runs: Mapping[str, _Runs]) -> str | None:

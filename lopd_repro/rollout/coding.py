@@ -50,7 +50,22 @@ def fenced(program: str) -> str:
     return f"```python\n{program}\n```"
 
 
-class CodingDomain:
+class CodeTexts:
+    """Tasks and finished episodes as texts."""
+
+    def __init__(self, tasks: CodeTaskSet) -> None:
+        self._tasks = tasks.tasks
+
+    def task_text(self, task_id: str) -> str:
+        """The task's statement."""
+        return self._tasks[task_id].statement
+
+    def trace(self, records: Sequence[Mapping[str, Any]]) -> str:
+        """The episode's program."""
+        return next((str(r["program"]) for r in records if r.get("executed")), "")
+
+
+class CodingDomain(CodeTexts):
     """Runs coding episodes of a task set. `extraction` is a rule of `data.coding.extract`."""
 
     name = "coding"
@@ -63,7 +78,7 @@ class CodingDomain:
         extraction: str = "last_fence",
     ) -> None:
         extract("", extraction)  # an unknown rule is refused now, not after the first batch
-        self._tasks = tasks.tasks
+        super().__init__(tasks)
         self._executor = executor
         self._prompts = prompts
         self._extraction = extraction
@@ -75,10 +90,6 @@ class CodingDomain:
     def opening(self, task_id: str) -> Opening:
         """The task's first messages."""
         return code_opening(self._tasks[task_id], self._prompts)
-
-    def task_text(self, task_id: str) -> str:
-        """The task's statement."""
-        return self._tasks[task_id].statement
 
     def begin(self, requests: Sequence[tuple[str, int]]) -> list[int]:
         """Start episodes; nothing runs before the reply."""
@@ -117,10 +128,6 @@ class CodingDomain:
         for handle in handles:
             del self._running[handle]
         return [TurnOutcome("user", "", True, 0.0, "step_cap") for _ in handles]
-
-    def trace(self, records: Sequence[Mapping[str, Any]]) -> str:
-        """The episode's program."""
-        return next((str(r["program"]) for r in records if r.get("executed")), "")
 
     def _tests_of(self, task_id: str) -> Tests:
         if task_id not in self._tests:

@@ -39,16 +39,23 @@ class TurnOutcome:
     record: dict[str, Any] = field(default_factory=dict)
 
 
-class Domain(Protocol):
+class EpisodeTexts(Protocol):
+    """Tasks and finished episodes as texts; no environment is needed for them."""
+
+    def task_text(self, task_id: str) -> str:
+        """The task's own description, as retrieval and the composer read it."""
+
+    def trace(self, records: Sequence[dict[str, Any]]) -> str:
+        """Observation-lite text of an episode's records, one numbered line a step."""
+
+
+class Domain(EpisodeTexts, Protocol):
     """Runs episodes of tasks named by id."""
 
     name: str
 
     def opening(self, task_id: str) -> Opening:
         """The task's first messages, without privileged text."""
-
-    def task_text(self, task_id: str) -> str:
-        """The task's own description, as retrieval and the composer read it."""
 
     def begin(self, requests: Sequence[tuple[str, int]]) -> list[int]:
         """Start episodes of (task id, environment seed); returns their handles."""
@@ -58,6 +65,3 @@ class Domain(Protocol):
 
     def cut(self, handles: Sequence[int]) -> list[TurnOutcome]:
         """End episodes whose token budget is spent, by the domain's step-cap policy."""
-
-    def trace(self, records: Sequence[dict[str, Any]]) -> str:
-        """Observation-lite text of an episode's records, one numbered line a step."""

@@ -37,7 +37,28 @@ def tool_opening(task: ToolTask, environment: Environment, prompts: ToolPrompts)
     return Opening(system, user, environment.tools)
 
 
-class ToolUseDomain:
+class ToolTexts:
+    """Tasks and finished episodes as texts; results are cut to `trace_chars` in a trace."""
+
+    def __init__(self, tasks: TaskSet, trace_chars: int = 120) -> None:
+        self._tasks = tasks
+        self._trace_chars = trace_chars
+
+    def task_text(self, task_id: str) -> str:
+        """The task's description."""
+        return self._tasks.tasks[task_id].task
+
+    def trace(self, records: Sequence[Mapping[str, Any]]) -> str:
+        """Numbered lines `tool(arguments) -> short result` of the calls that ran."""
+        steps = [
+            TraceStep(r["name"], r["arguments"], r["observation"])
+            for r in records
+            if r.get("executed")
+        ]
+        return lite_trace(steps, self._trace_chars)
+
+
+class ToolUseDomain(ToolTexts):
     """Runs tool-use episodes of a task set."""
 
     name = "tool_use"
@@ -49,10 +70,9 @@ class ToolUseDomain:
         prompts: ToolPrompts,
         trace_chars: int = 120,
     ) -> None:
-        self._tasks = tasks
+        super().__init__(tasks, trace_chars)
         self._episodes = episodes
         self._prompts = prompts
-        self._trace_chars = trace_chars
         self._running: dict[int, Episode] = {}
         self._next = 0
 
@@ -60,10 +80,6 @@ class ToolUseDomain:
         """The task's first messages."""
         task = self._tasks.tasks[task_id]
         return tool_opening(task, self._tasks.environments[task.env_id], self._prompts)
-
-    def task_text(self, task_id: str) -> str:
-        """The task's description."""
-        return self._tasks.tasks[task_id].task
 
     def groups(self) -> dict[str, str]:
         """Group of each task for the control with unrelated experiences: its environment."""
@@ -108,15 +124,6 @@ class ToolUseDomain:
                 episode.status = "step_cap"
             outcomes.append(self._outcome(handle, None))
         return outcomes
-
-    def trace(self, records: Sequence[Mapping[str, Any]]) -> str:
-        """Numbered lines `tool(arguments) -> short result` of the calls that ran."""
-        steps = [
-            TraceStep(r["name"], r["arguments"], r["observation"])
-            for r in records
-            if r.get("executed")
-        ]
-        return lite_trace(steps, self._trace_chars)
 
     def _outcome(self, handle: int, result: TurnResult | None) -> TurnOutcome:
         episode = self._running[handle]

@@ -56,21 +56,30 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
             "shape": own["shape"],
             **{key: config[key] for key in ("prompts", "environment", "sampling")},
         }
+    if job == "base_rollouts":
+        return _base_rollouts(config, "system", "user")
     if job == "bank":
-        return {**shared, "bank": _without(config["bank"], "embedder")}
+        return {
+            **_base_rollouts(config, "system", "user"),
+            "environment": config["environment"],
+            "bank": _without(config["bank"], "embedder"),
+        }
     if job == "retrieve":
-        bank = config["bank"]
         return {
             **_without(shared, "sampling"),
             "retrieval": {**config["retrieval"], **overrides(config, name, "retrieval")},
-            "embedder": bank["embedder"],
-            "task_limit": bank.get("task_limit", 0),
+            "embedder": config["bank"]["embedder"],
+            "task_limit": config["base_rollouts"].get("task_limit", 0),
         }
     if job == "demonstrations":
         threshold = config["bank"]["threshold"]
         return {**shared, "demonstrations": {**config["demonstrations"], "threshold": threshold}}
     if job == "skills":
-        return {**shared, "skills": config["skills"]}
+        return {
+            **_base_rollouts(config, "system", "user", "skill_request"),
+            "environment": config["environment"],
+            "skills": config["skills"],
+        }
     if job == "cold_start":
         own = config["cold_start"]
         return {
@@ -94,6 +103,20 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
             "n_retrieved": lopd.get("n_retrieved", 3),
         }
     raise ValueError(f"no slice for job {job!r}")
+
+
+def _base_rollouts(config: Mapping[str, Any], *texts: str) -> dict[str, Any]:
+    """What base rollouts depend on. Prompts other than the named ones are left empty, so that a
+    change of theirs reruns nothing."""
+    return {
+        "domain": config.get("domain", "tool_use"),
+        "prompts": {name: t if name in texts else "" for name, t in config["prompts"].items()},
+        "environment": _without(config["environment"], "trace_chars"),
+        "engine": config["engine"],
+        "chat": config["chat"],
+        "sampling": {"rollout": config["sampling"]["rollout"]},
+        "base_rollouts": config["base_rollouts"],
+    }
 
 
 def benchmark_slice(config: Mapping[str, Any], benchmark: str, backbone: str) -> dict[str, Any]:

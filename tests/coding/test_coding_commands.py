@@ -56,7 +56,8 @@ SETTINGS: dict[str, Any] = {
         "rollout": {"temperature": 1.0, "max_turn_tokens": 20, "max_tail_tokens": 24},
         "evaluation": {"temperature": 0.7, "max_turn_tokens": 20, "max_tail_tokens": 24},
     },
-    "bank": {"seed": 0, "rollouts_per_task": 8, "threshold": 1.0, "per_task": 2},
+    "base_rollouts": {"seed": 0, "per_task": 8},
+    "bank": {"threshold": 1.0, "per_task": 2},
     "embedder": "tfidf",
     "retrieval": {
         "key": "task_and_trace", "query_prompt": "", "self_retrieval": False, "depth": 2,
@@ -66,7 +67,7 @@ SETTINGS: dict[str, Any] = {
     "n_retrieved": 1,
     "cold_start": {"steps": 2, "batch": 2, "lr": 0.001, "weight_decay": 0.0, "clip": 1.0},
     "demonstrations": {"missing": "none", "threshold": 1.0},
-    "skills": {"seed": 0, "groups": 1, "group_size": 4, "writer": "offline"},
+    "skills": {"groups": 1, "group_size": 4, "writer": "offline"},
     "train": {
         "steps": 1, "rollouts_per_step": 8, "group_size": 4, "validate_every": 1,
         "checkpoint_every": 1, "teacher_check_tasks": 2, "keep_candidates": True,
@@ -131,12 +132,14 @@ def job(
 def inputs(made: Path) -> Path:
     """What the methods read: bank, composer, demonstrations, skills."""
     model, bank, retrieved = made / "model", made / "bank.jsonl", made / "retrieved.json"
-    job(made, "bank", backbone=model, out=bank)
+    rollouts = made / "rollouts.jsonl"
+    job(made, "base-rollouts", backbone=model, out=rollouts)
+    job(made, "bank", rollouts=rollouts, out=bank)
     job(made, "retrieve", backbone=model, bank=bank, out=retrieved)
     job(made, "cold-start", backbone=model, bank=bank, retrieved=retrieved,
         out=made / "composer.safetensors", report=made / "report.json")  # fmt: skip
     job(made, "demonstrations", backbone=model, bank=bank, out=made / "demonstrations.jsonl")
-    job(made, "skills", backbone=model, out=made / "skills.jsonl")
+    job(made, "skills", rollouts=rollouts, out=made / "skills.jsonl")
     return made
 
 
@@ -162,6 +165,8 @@ def test_experiences_demonstrations_and_skills_are_programs_that_passed(inputs: 
     assert any(
         s.works == "n = int(input()), print(n + n)" and s.avoid == "print(n)" for s in skills
     )
+    skills_footer = read_jsonl_with_footer(inputs / "skills.jsonl")[1]
+    assert skills_footer["rollouts"] == 24 and skills_footer["tasks"] == 6
     report = read_json(inputs / "report.json")
     assert set(report) == {"none", "retrieved", "shuffled"}
     found = read_json(inputs / "retrieved.json")
@@ -272,5 +277,5 @@ def test_unknown_domains_and_other_split_files_are_refused(
     ):
         settings = json.dumps({**SETTINGS, "domain": domain})
         code = run("skills", "--settings", settings, "--splits", splits,
-                   "--backbone", made / "model", "--out", made / "x.jsonl")  # fmt: skip
+                   "--rollouts", made / "x.jsonl", "--out", made / "y.jsonl")  # fmt: skip
         assert code == 2 and message in capsys.readouterr().err

@@ -149,6 +149,17 @@ def test_what_is_missing_is_named_and_empty(tmp_path: Path) -> None:
     assert best["rival"] == "skill_sd" and best["n_reached"] == 3
 
 
+def test_rollouts_that_two_files_share_are_counted_once(tmp_path: Path) -> None:
+    fill(tmp_path)
+    for seed in range(3):
+        inputs = {"bank": {}, "demonstrations": {}, "skills": {}}
+        put_run(tmp_path, "lopd", seed, curve(0.5, 0.9), inputs=inputs)
+    rows = budget(tmp_path, analysis_settings(THREE), CLAIM).rows
+    both = find(rows, against="claim", rival="grpo", counted="training and base rollouts")
+    # Bank and demonstrations read 640 of the 1280 rollouts that the skills read: 1280 in all.
+    assert both["share"] == pytest.approx((320 + 1280) / 1280)
+
+
 def test_a_run_that_never_validated_is_named(tmp_path: Path) -> None:
     fill(tmp_path)
     put_run(tmp_path, "grpo", 2, {})

@@ -20,8 +20,9 @@ from lopd_repro.workflow.sources import closure, digest
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "config/tiny.yaml").read_text())
-JOBS = [("tasks", ""), ("base_model", "tiny-128"), ("bank", ""), ("retrieve", ""),
-        ("cold_start", ""), ("train", "grpo"), ("train", "lopd"), ("evaluate", "")]  # fmt: skip
+JOBS = [("tasks", ""), ("base_model", "tiny-128"), ("base_rollouts", ""), ("bank", ""),
+        ("skills", ""), ("retrieve", ""), ("cold_start", ""), ("train", "grpo"),
+        ("train", "lopd"), ("evaluate", "")]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["tiny", "smol"])
@@ -52,6 +53,15 @@ def test_a_change_reaches_only_the_jobs_that_read_it() -> None:
     assert changed("retrieval/self_retrieval", True) == {("retrieve", "")}
     assert changed("bank/embedder", "backbone") == {("retrieve", "")}
     assert changed("bank/per_task", 9) == {("bank", "")}
+    readers = {("base_rollouts", ""), ("bank", ""), ("skills", "")}
+    assert changed("base_rollouts/per_task", 9) == readers
+    assert changed("skills/groups", 2) == {("skills", "")}
+    assert changed("base_rollouts/task_limit", 9) == {*readers, ("retrieve", "")}
+    assert readers <= changed("prompts/user", "{task}!")
+    assert not readers & changed("prompts/latent_before", "See:")
+    assert not readers & changed("sampling/evaluation/temperature", 0.1)
+    assert readers & changed("prompts/skill_request", "Write.") == {("skills", "")}
+    assert ("base_rollouts", "") not in changed("environment/trace_chars", 9)
     assert changed("evaluation/repeats", 9) == {("evaluate", "")}
     assert changed("train/steps", 3) == {("train", "grpo"), ("train", "lopd")}
     assert changed("notice", "other words") == set()

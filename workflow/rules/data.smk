@@ -1,4 +1,4 @@
-"""Tasks and splits, backbones, experience bank, cold start.
+"""Tasks and splits, backbones, base rollouts, experience bank, cold start.
 
 What every run waits for has priority over runs that need less.
 """
@@ -89,10 +89,31 @@ rule import_smollm2:
         " > {log:q} 2>&1"
 
 
-rule bank:
+rule base_rollouts:
     input:
         splits=splits,
         model=rules.base_model.output.model,
+    output:
+        rollouts=f"{RESULTS}/backbones/{{backbone}}/rollouts.jsonl",
+    log:
+        f"{RESULTS}/logs/base_rollouts/{{backbone}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/base_rollouts/{{backbone}}.tsv"
+    priority: 10
+    conda:
+        "../envs/lopd_repro.yaml"
+    params:
+        settings=settings("base_rollouts"),
+        source=source("lopd_repro.commands.base_rollouts"),
+    shell:
+        "python -m lopd_repro base-rollouts --settings {params.settings:q} --splits {input.splits:q}"
+        " --backbone {input.model:q} --out {output.rollouts:q} > {log:q} 2>&1"
+
+
+rule bank:
+    input:
+        splits=splits,
+        rollouts=rules.base_rollouts.output.rollouts,
     output:
         bank=f"{RESULTS}/backbones/{{backbone}}/bank.jsonl",
     log:
@@ -107,7 +128,7 @@ rule bank:
         source=source("lopd_repro.commands.bank"),
     shell:
         "python -m lopd_repro bank --settings {params.settings:q} --splits {input.splits:q}"
-        " --backbone {input.model:q} --out {output.bank:q} > {log:q} 2>&1"
+        " --rollouts {input.rollouts:q} --out {output.bank:q} > {log:q} 2>&1"
 
 
 rule retrieve:

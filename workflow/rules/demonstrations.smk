@@ -25,7 +25,7 @@ rule demonstrations:
 rule skills:
     input:
         splits=splits,
-        model=rules.base_model.output.model,
+        rollouts=rules.base_rollouts.output.rollouts,
     output:
         skills=f"{RESULTS}/backbones/{{backbone}}/skills.jsonl",
     log:
@@ -39,4 +39,4 @@ rule skills:
         source=source("lopd_repro.commands.skills"),
     shell:
         "python -m lopd_repro skills --settings {params.settings:q} --splits {input.splits:q}"
-        " --backbone {input.model:q} --out {output.skills:q} > {log:q} 2>&1"
+        " --rollouts {input.rollouts:q} --out {output.skills:q} > {log:q} 2>&1"
