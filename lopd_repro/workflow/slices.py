@@ -11,7 +11,7 @@ DOMAINS = ("tool_use", "coding")
 
 _RUN = ("prompts", "environment", "engine", "chat", "sampling")
 # Keys of a method's settings that are for jobs before its training, or for printing.
-_BEFORE = ("composer", "retrieval", "label")
+_BEFORE = ("composer", "cold_start", "retrieval", "label")
 # Sections of a domain that take the place of the shared ones instead of being laid over them.
 _WHOLE = ("backbones", "tasks", "base_model", "prompts", "environment", "benchmarks")
 
@@ -81,7 +81,7 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
             "skills": config["skills"],
         }
     if job == "cold_start":
-        own = config["cold_start"]
+        own = {**config["cold_start"], **overrides(config, name, "cold_start")}
         return {
             **shared,
             "seed": own["seed"],
@@ -145,8 +145,8 @@ def method_slice(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A method's own settings over the shared ones.
 
     `like` starts from another method's settings; `group_size`, `train` and `optimiser` override
-    the run's; `composer` and `retrieval` are for the jobs before it; every other key goes to the
-    method.
+    the run's; `composer`, `cold_start` and `retrieval` are for the jobs before it; every other key
+    goes to the method.
     """
     own = _without(_resolved(config["method_settings"], name, ()), *_BEFORE)
     train = {**config["train"], **own.pop("train", {}), "group_size": own.pop("group_size", 1)}
@@ -171,8 +171,8 @@ def overrides(config: Mapping[str, Any], method: str, section: str) -> dict[str,
 
 
 def refuse_overrides(config: Mapping[str, Any], method: str) -> None:
-    """Only a variant has a composer or a retrieval of its own."""
-    for section in ("composer", "retrieval"):
+    """Only a variant has a composer, a cold start or a retrieval of its own."""
+    for section in ("composer", "cold_start", "retrieval"):
         if overrides(config, method, section):
             raise UserError(
                 f"method_settings.{method}.{section}: found in a method, allowed: in a control "

@@ -71,6 +71,9 @@ def run_folder(method, domain="{domain}"):
 VARIANT_FILES = f"{RESULTS}/backbones/{{backbone}}/variants/{{method}}"
 
 
+COMPOSER_SECTIONS = ["composer", "cold_start", "retrieval"]
+
+
 def changing(*sections):
     """Variants with settings of their own in one of the sections."""
     return [
@@ -87,7 +90,7 @@ def one_of(names):
 
 def method_file(name, file):
     """A file that a method asks for by name: its own, or the shared one."""
-    own = {"retrieved": ["retrieval"], "composer": ["composer", "retrieval"]}
+    own = {"retrieved": ["retrieval"], "composer": COMPOSER_SECTIONS}
     if name in changing(*own.get(file, [])):
         suffix = Path(METHOD_FILES[file]).name
         return f"{RESULTS}/backbones/{{backbone}}/variants/{name}/{suffix}"

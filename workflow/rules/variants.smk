@@ -1,7 +1,7 @@
 """Variants: runs of a method with other settings, for figures and controls.
 
-One rule trains them all. A variant that changes the composer or the retrieval has files of its own
-before its training; the others share theirs with the method they are like.
+One rule trains them all. A variant that changes the composer, its cold start or the retrieval has
+files of its own before its training; the others share theirs with the method they are like.
 """
 
 for variant in VARIANTS.variants:
@@ -48,7 +48,7 @@ use rule cold_start as cold_start_variant with:
     benchmark:
         f"{RESULTS}/benchmarks/cold_start/{{backbone}}/{{method}}.tsv"
     wildcard_constraints:
-        method=one_of(changing("composer", "retrieval")),
+        method=one_of(changing(*COMPOSER_SECTIONS)),
     params:
         settings=variant_settings("cold_start"),
         source=source("lopd_repro.commands.cold_start"),
