@@ -19,7 +19,7 @@ PACKAGE = "lopd_repro"
 def digest(root: Path, module: str, files: Iterable[str] = ()) -> str:
     """SHA-256 over the module, what it imports from the project, and the given files likewise."""
     paths = closure(root, module, files)
-    return digest_json({str(p.relative_to(root)): digest_text(p.read_text()) for p in paths})[:16]
+    return digest_json({str(p.relative_to(root)): _file_digest(p) for p in paths})[:16]
 
 
 def closure(root: Path, module: str, files: Iterable[str] = ()) -> list[Path]:
@@ -34,11 +34,22 @@ def closure(root: Path, module: str, files: Iterable[str] = ()) -> list[Path]:
         if path in seen:
             continue
         seen.add(path)
-        waiting += [found for name in _imports(path) for found in _files(root, name)]
+        waiting += _direct(root, path)
     return sorted(seen)
 
 
+# Every rule asks for the closure of its command, and they share most of their modules.
 @cache
+def _direct(root: Path, path: Path) -> tuple[Path, ...]:
+    """The project files that one file imports by itself."""
+    return tuple({found: None for name in _imports(path) for found in _files(root, name)})
+
+
+@cache
+def _file_digest(path: Path) -> str:
+    return digest_text(path.read_text())
+
+
 def _imports(path: Path) -> tuple[str, ...]:
     if path.suffix != ".py":
         return ()
@@ -52,13 +63,15 @@ def _imports(path: Path) -> tuple[str, ...]:
     return tuple(n for n in names if n == PACKAGE or n.startswith(f"{PACKAGE}."))
 
 
-def _files(root: Path, name: str) -> list[Path]:
+@cache
+def _files(root: Path, name: str) -> tuple[Path, ...]:
     """The module's file and the `__init__` of every package above it."""
     parts = name.split(".")
     found = [_module_file(root, ".".join(parts[:depth])) for depth in range(1, len(parts) + 1)]
-    return [path for path in found if path is not None]
+    return tuple(path for path in found if path is not None)
 
 
+@cache
 def _module_file(root: Path, name: str) -> Path | None:
     base = root.joinpath(*name.split("."))
     for path in (base.with_suffix(".py"), base / "__init__.py"):
