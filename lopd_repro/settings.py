@@ -36,6 +36,12 @@ def build(kind: type[T], values: Any, where: str) -> T:
     return kind(**{name: _check(values[name], hints[name], f"{where}.{name}") for name in values})
 
 
+def at_most(value: int, limit: int, where: str, limit_where: str) -> None:
+    """Refuse a value above another setting's; both are named by their places."""
+    if value > limit:
+        raise UserError(f"{where}: found {value}, allowed: up to {limit} ({limit_where})")
+
+
 def _check(value: Any, hint: Any, where: str) -> Any:
     kinds = typing.get_args(hint) if typing.get_origin(hint) is not None else (hint,)
     plain = tuple(k for k in kinds if isinstance(k, type) and k is not type(None))

@@ -32,7 +32,7 @@ from lopd_repro.experience.skills import (
     write_skills,
 )
 from lopd_repro.experience.skills_endpoint import EndpointWriter
-from lopd_repro.settings import build
+from lopd_repro.settings import at_most, build
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,7 @@ def run(args: argparse.Namespace) -> int:
     settings = start(args)
     own = build(SkillSettings, settings["skills"], "skills")
     wanted, per_task = own.groups * own.group_size, read_own(settings).per_task
-    if wanted > per_task:
-        raise UserError(
-            f"skills.groups * skills.group_size: found {wanted}, allowed: up to {per_task} "
-            "(base_rollouts.per_task)"
-        )
+    at_most(wanted, per_task, "skills.groups * skills.group_size", "base_rollouts.per_task")
     writer = _writer(own, read_prompts(settings["prompts"]))
     tasks, trajectories = open_rollouts(settings, args.splits, args.rollouts)
     texts = episode_texts(settings, tasks)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lopd_repro.errors import UserError
+from lopd_repro.settings import at_most
 
 DOMAINS = ("tool_use", "coding")
 
@@ -75,10 +76,18 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
         threshold = config["bank"]["threshold"]
         return {**shared, "demonstrations": {**config["demonstrations"], "threshold": threshold}}
     if job == "skills":
+        own = config["skills"]
+        # The command refuses it too, but only after the rollouts.
+        at_most(
+            own["groups"] * own["group_size"],
+            config["base_rollouts"]["per_task"],
+            "skills.groups * skills.group_size",
+            "base_rollouts.per_task",
+        )
         return {
             **_base_rollouts(config, "system", "user", "skill_request"),
             "environment": config["environment"],
-            "skills": config["skills"],
+            "skills": own,
         }
     if job == "cold_start":
         own = {**config["cold_start"], **overrides(config, name, "cold_start")}

@@ -55,7 +55,9 @@ def test_a_change_reaches_only_the_jobs_that_read_it() -> None:
     assert changed("bank/per_task", 9) == {("bank", "")}
     readers = {("base_rollouts", ""), ("bank", ""), ("skills", "")}
     assert changed("base_rollouts/per_task", 9) == readers
-    assert changed("skills/groups", 2) == {("skills", "")}
+    assert changed("skills/writer", "endpoint") == {("skills", "")}
+    with pytest.raises(UserError, match=r"found 16, allowed: up to 8 \(base_rollouts\.per_task\)"):
+        changed("skills/groups", 2)
     assert changed("base_rollouts/task_limit", 9) == {*readers, ("retrieve", "")}
     assert readers <= changed("prompts/user", "{task}!")
     assert not readers & changed("prompts/latent_before", "See:")
