@@ -4,7 +4,7 @@ The program shares this process and can change anything in it. So nothing here i
 expected results are elsewhere, and what this process reports is what the program says, no more.
 Frames on the result pipe: 4 bytes kind, 4 bytes length, content.
 
-    value k     the encoded return value of case k      (kinds 0, 1, 2, ...)
+    value k     the encoded return value of case k      (kinds 0, 1, 2, ...); of a script, nothing
     raised      the exception's class name, a line feed and its text (kind 2^32 - 1)
 """
 
@@ -15,10 +15,12 @@ import gc
 import io
 import os
 import random
+import resource
 import sys
 import traceback
 import types
 
+from lopd_repro.sandbox._repeat import repeatable
 from lopd_repro.sandbox._values import encode
 
 TYPE_CHECKING = False
@@ -71,8 +73,34 @@ def _describe(error: BaseException) -> bytes:
     return f"{type(error).__name__}\n{text}".encode("utf-8", "replace")
 
 
-def run_stdin(code: str, results: int) -> None:
-    """The program as a script: standard input and output are its own. Does not return."""
+def run_stdin(code: str, cases: list[int], results: int, go: int, cpu_seconds: float) -> None:
+    """The program as a script: standard input and output are its own. Does not return.
+
+    Several cases run here one after the other if none can tell (`repeatable`) and all end well;
+    otherwise the process ends with the first, or with the one that did not. Between two, a frame
+    says that one is done, and a byte from `go` that the next one's input is in place.
+    """
+    leave, read, repeated = os._exit, os.read, len(cases) > 1 and repeatable(code)
+    defaults = sys.getrecursionlimit(), sys.get_int_max_str_digits()
+    if not repeated:
+        os.close(go)
+        seconds = int(cpu_seconds + 1.999)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    for number in cases:
+        status = _script(code, results, repeated)
+        if status or not repeated or number == cases[-1]:
+            leave(status)
+        try:
+            _forget(*defaults)
+        except BaseException:
+            leave(0)
+        _send(results, frame(number, b""))
+        if not read(go, 1):
+            leave(1)
+
+
+def _script(code: str, results: int, repeated: bool) -> int:
+    """One run of the program; its exit status. What it printed has left this process."""
     _streams()
     names = _main_module()
     status = 0
@@ -89,14 +117,27 @@ def run_stdin(code: str, results: int) -> None:
         except BaseException:
             pass
     try:
-        threading = sys.modules.get("threading")
-        if threading is not None:
-            threading._shutdown()
-        atexit._run_exitfuncs()
+        if not repeated:  # neither is at hand there
+            threading = sys.modules.get("threading")
+            if threading is not None:
+                threading._shutdown()
+            atexit._run_exitfuncs()
         sys.stdout.flush()
     except BaseException:
         status = status or 1
-    os._exit(status)
+    return status
+
+
+def _forget(recursion: int, digits: int) -> None:
+    """Leave nothing of a run."""
+    for name in ("stdout", "stderr"):
+        getattr(sys, name).detach()
+        setattr(sys, name, None)
+        setattr(sys, f"__{name}__", None)
+    sys.modules["__main__"].__dict__.clear()
+    sys.setrecursionlimit(recursion)
+    sys.set_int_max_str_digits(digits)
+    gc.collect()
 
 
 def _exit_status(code: Any) -> int:

@@ -55,6 +55,11 @@ def try_unshare(flag: int) -> bool:
     return bool(libc.unshare(flag) == 0)
 
 
+def enter_again(descriptor: int, flag: int) -> None:
+    """Go back to a namespace by an open handle on it."""
+    check(libc.setns(descriptor, flag), "setns")
+
+
 def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
     result = libc.mount(
         os.fsencode(source),

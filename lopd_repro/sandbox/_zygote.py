@@ -3,9 +3,11 @@
 Started like the supervisor. It enters the namespaces and makes the root once; for each job it
 forks
 
-    keeper     new process, mount and user namespaces for this job; waits
+    keeper     new process, mount and user namespaces for this job; waits. Not needed where the
+               zygote, as root, may give its children namespaces and nothing is left outside them
     warden     first process of the job's process namespace: clock, output cap, results
-    program    locked, then the code (`_harness`); one process a case, or one for all cases
+    program    locked, then the code (`_harness`); one process for all cases, or, of a script that
+               could notice, one a case
 
 The job and its answer travel over descriptors that only the warden reads and writes, so that
 this process, of which all programs are copies, never holds anybody's code or inputs. Expected
@@ -20,6 +22,7 @@ the wall clock, a multiple of it, catches those that sleep.
 from __future__ import annotations
 
 import _socket
+import fcntl
 import marshal
 import os
 import select
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CHUNK = 1 << 16
-_RESULTS = 3  # the pipe's number in the program's process
+_RESULTS, _GO = 3, 4  # the pipes' numbers in the program's process
 
 
 def main() -> None:
@@ -96,15 +99,24 @@ def serve(config: dict[str, Any], in_force: set[str], requests: _socket.socket) 
     for descriptor in (1, 2):
         os.dup2(null, descriptor)
     size = _socket.CMSG_SPACE(8)
+    home = _own_namespace(config, in_force, proc)
+    number = 0
     while True:
         data, ancillary, _, _ = requests.recvmsg(1, size)
         if not data:
             os._exit(0)
         content = ancillary[0][2]
         job, answer = (int.from_bytes(content[i : i + 4], sys.byteorder) for i in (0, 4))
+        number += 1
+        if home is not None and not kernel.try_unshare(kernel.NEWPID):
+            raise OSError("no further process namespace")
         if os.fork() == 0:
             requests.close()
+            if home is not None:
+                _guard(answer, lambda: watch(config, in_force, number, job, answer))  # noqa: B023
             _guard(answer, lambda: keep(config, in_force, proc, job, answer))  # noqa: B023
+        if home is not None:
+            kernel.enter_again(home, kernel.NEWPID)
         os.close(job)
         os.close(answer)
         with suppress(ChildProcessError):
@@ -120,6 +132,27 @@ def _open_proc() -> int | None:
     except OSError:
         return None
     return os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+
+
+def _own_namespace(config: dict[str, Any], in_force: set[str], proc: int | None) -> int | None:
+    """A handle on this process's own process namespace if jobs need no keeper, else None."""
+    needed = {"pid-namespace", "mount-namespace"}
+    if os.geteuid() != 0 or proc is None or not needed <= (in_force & set(config["layers"])):
+        return None
+    try:
+        return os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    except OSError:
+        return None
+
+
+def watch(config: dict[str, Any], outer: set[str], number: int, job: int, answer: int) -> None:
+    """Be the warden of a job, in a new process namespace; its end is the end of all in there."""
+    if not kernel.try_unshare(kernel.NEWNS):
+        raise OSError("no further mount namespace")
+    config = {**config, "uid": _own_user_of(config["uid"], number)}
+    _own_folders(config)
+    config["scratch"], config["folders"] = "/tmp", ["/tmp", "/dev/shm"]
+    Warden(config, set(outer), job, answer).work()
 
 
 def _guard(answer: int, work: Callable[[], None]) -> None:
@@ -140,7 +173,7 @@ def keep(config: dict[str, Any], outer: set[str], proc: int | None, job: int, an
     root = os.geteuid() == 0
     config = dict(config)
     if root:
-        config["uid"] = _own_user_of(config["uid"])
+        config["uid"] = _own_user_of(config["uid"], os.getpid())
     wanted = set(config["layers"]) & {"mount-namespace", "pid-namespace"}
     if "mount-namespace" not in outer:
         wanted.discard("mount-namespace")
@@ -173,11 +206,11 @@ def keep(config: dict[str, Any], outer: set[str], proc: int | None, job: int, an
     os._exit(0)
 
 
-def _own_user_of(base: int) -> int:
-    """A user for one job. In a process namespace pids are small; the base tells zygotes apart."""
+def _own_user_of(base: int, number: int) -> int:
+    """A user for one job, by a number of its own; the base tells zygotes apart."""
     if base == 65534:
         return base
-    return 61184 + (base + os.getpid()) % 4336
+    return 61184 + (base + number) % 4336
 
 
 def _own_folders(config: dict[str, Any]) -> None:
@@ -205,6 +238,7 @@ class Warden:
         self.lock = _confine.Lock(self.config, in_force)
         self.record: dict[str, Any] = {}
         self.cases: list[dict[str, Any]] = []
+        self.together = True  # whether a process may go on with the next case
 
     def work(self) -> None:
         failure = ""
@@ -212,9 +246,7 @@ class Warden:
         try:
             while len(self.cases) < len(inputs):
                 first = len(self.cases)
-                todo = (
-                    inputs[first:] if self.job["kind"] == "function" else inputs[first : first + 1]
-                )
+                todo = inputs[first:] if self.together else inputs[first : first + 1]
                 Run(self, todo).work()
                 self._empty_scratch()
                 if self.job["stop"] and self.cases[-1]["verdict"] != "ok":
@@ -251,6 +283,20 @@ class Warden:
                 remove_tree(os.path.join(self.config["scratch"], name))
 
 
+def _fill(descriptor: int, data: bytes) -> None:
+    """Make a file in memory hold this, to be read from its start."""
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    while data:
+        data = data[os.write(descriptor, data) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+
+
+def _apart(*descriptors: int) -> list[int]:
+    """Copies that are out of the way of the numbers that they are to have."""
+    return [fcntl.fcntl(one, fcntl.F_DUPFD, 64) for one in descriptors]
+
+
 class Run:
     """One process of the program."""
 
@@ -262,21 +308,22 @@ class Run:
         self.frames = bytearray()
         self.raised = b""
         self.done = 0
+        self.used = 0.0  # processor time when the last case was done
         self.broken = ""
 
     def work(self) -> None:
-        stdin = self._input()
+        self.stdin = self._input()
         pipes = {name: os.pipe() for name in ("stdout", "stderr", "results", "record")}
+        go, self.go = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
-                self._program(stdin, {name: ends[1] for name, ends in pipes.items()})
+                self._program(go, {name: ends[1] for name, ends in pipes.items()})
             except _confine.RefusedError as error:
                 send(pipes["record"][1], "failed", str(error))
             finally:
                 os._exit(1)
-        os.close(stdin)
-        for _, theirs in pipes.values():
+        for theirs in (go, *(ends[1] for ends in pipes.values())):
             os.close(theirs)
         self.poll = select.epoll()
         self.readers = {ours: name for name, (ours, _) in pipes.items()}
@@ -291,7 +338,7 @@ class Run:
         for descriptor in list(self.readers):
             while self._take(descriptor):
                 pass
-        for descriptor in (*self.readers, self.handle):
+        for descriptor in (*self.readers, self.handle, self.stdin, self.go):
             os.close(descriptor)
         self.poll.close()
         self._note_record()
@@ -302,15 +349,13 @@ class Run:
         if self.function:
             return os.open(os.devnull, os.O_RDONLY)
         descriptor = os.memfd_create("input", os.MFD_CLOEXEC)
-        data = self.todo[0][1]
-        while data:
-            data = data[os.write(descriptor, data) :]
-        os.lseek(descriptor, 0, os.SEEK_SET)
+        _fill(descriptor, self.todo[0][1])
         return descriptor
 
-    def _program(self, stdin: int, pipes: dict[str, int]) -> None:
+    def _program(self, go: int, pipes: dict[str, int]) -> None:
         os.setsid()
-        for target, source in enumerate((stdin, pipes["stdout"], pipes["stderr"])):
+        results, go = _apart(pipes["results"], go)
+        for target, source in enumerate((self.stdin, pipes["stdout"], pipes["stderr"])):
             os.dup2(source, target)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_IGN)
@@ -319,22 +364,27 @@ class Run:
         record = self.warden.lock.apply()
         os.chdir(self.warden.config["scratch"])
         send(pipes["record"], "record", record)
-        os.dup2(pipes["results"], _RESULTS, inheritable=False)
-        os.closerange(_RESULTS + 1, 4096)
+        os.dup2(results, _RESULTS, inheritable=False)
+        os.dup2(go, _GO, inheritable=False)
+        os.closerange(_GO + 1, 4096)
         if self.function:
+            os.close(_GO)
             _harness.run_function(job["code"], job["entry_point"], self.todo, _RESULTS)
-        _harness.run_stdin(job["code"], _RESULTS)
+        numbers = [number for number, _ in self.todo]
+        _harness.run_stdin(job["code"], numbers, _RESULTS, _GO, self.warden.cpu_seconds)
 
     def _watch(self, pid: int) -> str:
         """Until the process ends or must be ended; returns why, if the latter."""
         clock = (~pid << 3) | 2  # the kernel's name for that process's processor time
         warden = self.warden
-        started, used_before, done_before = time.monotonic(), 0.0, 0
+        started, done_before = time.monotonic(), 0
         while True:
             now, used = time.monotonic(), self._clock(clock)
             if self.done != done_before:
-                started, used_before, done_before = now, used, self.done
-            left_cpu = warden.cpu_seconds - (used - used_before)
+                if not self.function:
+                    warden.cases[-1]["cpu_seconds"] = used - self.used
+                started, self.used, done_before = now, used, self.done
+            left_cpu = warden.cpu_seconds - (used - self.used)
             left_wall = warden.wall_seconds - (now - started)
             if left_cpu <= 0 or left_wall <= 0:
                 return "timeout"
@@ -392,9 +442,32 @@ class Run:
             elif self.done < len(self.todo) and kind == self.todo[self.done][0] and self.function:
                 self.done += 1
                 self.warden.cases.append({"verdict": "ok", "value": content})
+            elif self.done + 1 < len(self.todo) and (kind, size) == (self.todo[self.done][0], 0):
+                self._next_script()
             else:
                 self.broken = "it wrote what no program's report can be"
                 return
+
+    def _next_script(self) -> None:
+        """A case of a script ended well, what it printed is in the pipes; give the next input."""
+        for descriptor in [d for d, name in self.readers.items() if name in self.output]:
+            while not self.broken and self._take(descriptor):
+                pass
+        if self.broken:
+            return
+        self.warden.cases.append({"verdict": "ok", "code": 0, **self._printed()})
+        self.done += 1
+        self.room = self.warden.job["output_kb"] * 1024
+        _fill(self.stdin, self.todo[self.done][1])
+        with suppress(BrokenPipeError):
+            os.write(self.go, b"g")
+
+    def _printed(self) -> dict[str, bytes]:
+        """Output since the last call."""
+        texts = {name: bytes(data) for name, data in self.output.items()}
+        for data in self.output.values():
+            data.clear()
+        return texts
 
     def _end(self, pid: int, reason: str) -> tuple[int, float, int]:
         if reason:
@@ -412,7 +485,11 @@ class Run:
         self.warden.record = value
 
     def _conclude(self, reason: str, status: int, cpu: float, memory_kb: int) -> None:
-        """Add the verdict on the case at which the process ended, if it did not finish all."""
+        """Add the verdict on the case at which the process ended, if it did not finish all.
+
+        A script that crashed in a process that others had used before counts when it does so in one
+        of its own.
+        """
         code = os.waitstatus_to_exitcode(status)
         name = self.raised.partition(b"\n")[0]
         if reason == "timeout" or code == -signal.SIGXCPU:
@@ -434,9 +511,15 @@ class Run:
             "broken": self.broken,
             "cpu_seconds": cpu,
             "memory_kb": memory_kb,
-            "stdout": bytes(self.output["stdout"]),
-            "stderr": bytes(self.output["stderr"]),
+            **self._printed(),
         }
+        if not self.function:
+            certain = verdict in ("ok", "timeout")  # no earlier run can have brought that about
+            if self.done == 0 or not certain:
+                self.warden.together = False
+            if self.done == 0 or certain:
+                self.warden.cases.append({**case, "cpu_seconds": max(0.0, cpu - self.used)})
+            return
         if self.function and self.done == len(self.todo):
             if self.todo:
                 self.warden.cases[-1] |= {**case, "verdict": "ok"}

@@ -7,9 +7,9 @@ This is the lower level: what a program printed or returned, and how it ended. W
 right is judged elsewhere (`programs` by the project's own rule, benchmarks by theirs); expected
 results are no part of a job, so no program can find them.
 
-One warm interpreter forks a process for every case (stdin) or every program (function; after a
-case that ends the process, a new one goes on with the rest). A time-out counts only if it comes
-again when the program runs alone.
+One warm interpreter forks a process for every program; after a case that ends the process, a new
+one goes on with the rest. A script gets one for every case, unless it could not tell (`_repeat`).
+A time-out counts only if it comes again when the program runs alone.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ _BOOT = (
 )
 _START_SECONDS = 60.0
 MOST_CODE = 1 << 20
+_LONGEST_POLL = 1e9  # milliseconds; the kernel takes no more than 31 bits
 LOST = "the process that watched the program ended"
 
 
@@ -146,9 +147,14 @@ class Executor:
         readable: Sequence[Path] = (),
         require: Sequence[str] = ("files", "processes"),
         layers: Sequence[str] = LAYERS,
+        rerun_timeouts: bool = True,
     ) -> None:
-        """`packages` lets programs import what is installed; `preload` imports names early."""
+        """`packages` lets programs import what is installed; `preload` imports names early.
+
+        Without `rerun_timeouts` a time-out counts at once.
+        """
         self.limits = limits or ProgramLimits()
+        self.rerun_timeouts = rerun_timeouts
         self.workers = workers or len(os.sched_getaffinity(0))
         self._requests, theirs = socket.socketpair()
         try:
@@ -263,7 +269,7 @@ class Executor:
         results: list[JobResult | None] = [None] * len(jobs)
         for number, result in self._batch(list(enumerate(jobs)), self.workers):
             results[number] = result
-        alone = min(self.workers, len(jobs)) == 1
+        alone = not self.rerun_timeouts or min(self.workers, len(jobs)) == 1
         again = [
             n for n, result in enumerate(results) if result is not None and result.unsure(alone)
         ]
@@ -296,7 +302,7 @@ class Executor:
                     waiting = itertools.chain([more], waiting)
                     continue
                 left = min(end for _, _, _, end in running.values()) - time.monotonic()
-                ready = poll.poll(max(0.0, left) * 1000)
+                ready = poll.poll(min(max(0.0, left) * 1000, _LONGEST_POLL))
                 if not ready:
                     raise SandboxError("executor: a job was not answered in time")
                 for descriptor, _ in ready:
@@ -318,11 +324,9 @@ class Executor:
     def _send(self, job: Job) -> int:
         """Hand over one job; returns the descriptor on which its answer will come."""
         limits = self.limits
-        cases, inputs = 1, list(job.inputs)
+        inputs = list(job.inputs)
         if job.kind == "stdin":
             inputs = [text.encode("utf-8", "surrogatepass") for text in inputs]
-        else:
-            cases = len(inputs)
         request = {
             "kind": job.kind,
             "code": job.code,
@@ -334,7 +338,7 @@ class Executor:
             "output_kb": limits.output_kb,
             "limits": {
                 "memory_mb": limits.memory_mb,
-                "cpu_seconds": limits.cpu_seconds * cases + 1,
+                "cpu_seconds": limits.cpu_seconds * len(inputs) + 1,
                 "processes": limits.processes,
                 "open_files": limits.open_files,
                 "file_mb": limits.file_mb,

@@ -8,8 +8,8 @@ case that does not pass: wrong, timeout, memory, crash or refused.
 
 The expected results stay in this process; the program's process receives its code and the
 inputs. What a hostile program can still do to its own score is therefore what any program can:
-return or print what it guesses. It sees the inputs of all cases of a function test at once, so
-it can tell them apart without computing, but not what is expected of it. It can choose which
+return or print what it guesses. It can see the inputs of all its cases at once, so it can tell
+them apart without computing, but not what is expected of it. It can choose which
 kind of failure is reported. It cannot reach another program's process, files or score.
 """
 

@@ -32,8 +32,21 @@ _AS_SETS = frozenset(
 )  # fmt: skip
 _NOT_NONE = frozenset(("check_str", "text_match_three", "text_starta_endb"))
 _CALL = "call_the_solution"
+_REFERENCES = """
+import time
+_names, _texts, _spaces = {names!r}, {texts!r}, {{}}
+
+def {call}(task, arguments, clock=time.process_time):
+    if task not in _spaces:
+        _spaces[task] = {{}}
+        exec(compile(_texts[task], 'solution.py', 'exec', dont_inherit=True), _spaces[task])
+    began = clock()
+    value = _spaces[task][_names[task]](*arguments)
+    return value, clock() - began
+"""
 _TOLERANCE, _RELATIVE = 1e-6, 1e-7
 _REFERENCE_SECONDS = 120.0
+_MOST_TEXT = 1 << 18  # characters of references in one process
 
 _LIMITS = ProgramLimits(
     cpu_seconds=_REFERENCE_SECONDS,
@@ -60,6 +73,7 @@ def read_strictly(
     programs: Mapping[str, Sequence[tuple[str, str]]],
     inputs: Mapping[str, Mapping[str, Sequence[Sequence[Any]]]] | None = None,
     workers: int = 2,
+    rerun_timeouts: bool = True,
 ) -> dict[str, list[Reading]]:
     """Readings by part's name of (task id, program) pairs; base and plus inputs count together.
 
@@ -67,7 +81,9 @@ def read_strictly(
     where the package gives the data's values other types. Equal programs run once.
     """
     found: dict[str, list[Reading]] = {}
-    with Executor(_LIMITS, workers=workers, packages=True) as executor:
+    with Executor(
+        _LIMITS, workers=workers, packages=True, rerun_timeouts=rerun_timeouts
+    ) as executor:
         for part in parts:
             problems = {p["task_id"]: p for p in part.problems}
             given = (inputs or {}).get(part.name, {})
@@ -154,25 +170,32 @@ def _references(
     problems: Sequence[Problem],
     arguments: Mapping[str, list[list[Any]]],
 ) -> dict[str, _Reference]:
+    """Values and seconds of the problems' own solutions, many of them in one process."""
     executor.limits = _LIMITS
-    jobs = [
-        _job(
-            problem["prompt"] + problem["canonical_solution"],
-            problem,
-            arguments[problem["task_id"]],
-        )
-        for problem in problems
-    ]
+    size = sum(len(p["prompt"]) + len(p["canonical_solution"]) for p in problems)
+    count = max(executor.workers, size // _MOST_TEXT + 1)
+    groups = [problems[start::count] for start in range(min(count, len(problems)))]
+    jobs = []
+    for group in groups:
+        names = {p["task_id"]: p["entry_point"] for p in group}
+        texts = {p["task_id"]: p["prompt"] + p["canonical_solution"] for p in group}
+        inputs = [[task, given] for task in names for given in arguments[task]]
+        loader = _REFERENCES.format(names=names, texts=texts, call=_CALL)
+        jobs.append(Job("function", loader, inputs, _CALL))
     found = {}
-    for problem, result in zip(problems, executor.run(jobs), strict=True):
-        bad = [case for case in result.cases if case.verdict != "ok"]
-        if bad:
-            raise UserError(
-                f"evalplus: the reference solution of {problem['task_id']} ended with "
-                f"{bad[0].verdict} ({bad[0].detail})"
-            )
-        seconds = sum(case.cpu_seconds for case in result.cases)
-        found[problem["task_id"]] = _Reference(tuple(c.value for c in result.cases), seconds)
+    for group, result in zip(groups, executor.run(jobs), strict=True):
+        cases = iter(result.cases)
+        for problem in group:
+            own = [next(cases) for _ in arguments[problem["task_id"]]]
+            bad = [case for case in own if case.verdict != "ok"]
+            if bad:
+                raise UserError(
+                    f"evalplus: the reference solution of {problem['task_id']} ended with "
+                    f"{bad[0].verdict} ({bad[0].detail})"
+                )
+            values = tuple(case.value[0] for case in own)
+            seconds = sum(case.value[1] for case in own)
+            found[problem["task_id"]] = _Reference(values, seconds)
     return found
 
 

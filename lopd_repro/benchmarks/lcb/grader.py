@@ -121,7 +121,9 @@ def grade(samples: Sequence[Sample], settings: GraderSettings) -> list[Verdict]:
 
 
 def _batches(waiting: Sequence[int], settings: GraderSettings) -> list[list[int]]:
-    count = max(min(settings.workers, len(waiting)), -(-len(waiting) // settings.batch))
+    workers = min(settings.workers, len(waiting))
+    rounds = -(-len(waiting) // (settings.batch * workers))
+    count = min(len(waiting), rounds * workers)  # whole rounds, so that no worker is left over
     return [list(waiting[start::count]) for start in range(count)]
 
 

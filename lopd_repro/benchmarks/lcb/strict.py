@@ -61,7 +61,12 @@ def strict_verdicts(samples: Sequence[Sample], settings: GraderSettings) -> list
             output_kb=16384,
         )
         packages = any("numpy" in samples[index].program for index in indices)
-        with Executor(limits, workers=settings.workers, packages=packages) as executor:
+        with Executor(
+            limits,
+            workers=settings.workers,
+            packages=packages,
+            rerun_timeouts=settings.rerun_timeouts,
+        ) as executor:
             results = executor.run([_job(samples[index]) for index in indices])
         for index, result in zip(indices, results, strict=True):
             problem = samples[index].problem

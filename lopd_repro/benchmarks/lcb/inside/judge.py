@@ -2,7 +2,8 @@
 
     python -I judge.py [MODULE ...] < jobs > verdicts
 
-Modules are imported before the first program, so that programs need not wait for them. Jobs come
+Modules are imported before the first program, so that programs need not wait for them, and those
+that every program is given come first. Jobs come
 as messages (eight bytes of length, JSON): the program, then its tests. Three processes:
 
     judge      forks a clerk for each job, removes what the job leaves behind
@@ -16,6 +17,7 @@ not be removed for certain.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -37,7 +39,7 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     inside = importlib.import_module("program")
     del sys.path[0]
-    for name in sys.argv[1:]:
+    for name in (*inside.NEEDED, *sys.argv[1:]):
         try:
             importlib.import_module(name)
         except ImportError:
@@ -48,6 +50,8 @@ def main() -> None:
     prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     alone = os.getppid() == 1 and os.getpid() < 10
+    gc.collect()
+    gc.freeze()  # what is loaded now is shared by all programs
     while (job := _message(0)) is not None:
         pid = os.fork()
         if pid == 0:

@@ -35,6 +35,8 @@ STARRED = (
 )  # fmt: skip
 """Star-imported in this order before a program; later names hide earlier ones."""
 IMPORTED = STARRED[:-2]
+NEEDED = (*STARRED, "shutil", "subprocess")
+"""Imported sooner or later in the process of every program."""
 RECURSION = 50_000
 INT_DIGITS = 50_000
 WRAPPER = "wrapped_function"
