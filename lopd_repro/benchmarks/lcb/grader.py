@@ -29,6 +29,7 @@ INSIDE = Path(__file__).resolve().parent / "inside"
 WRONG, DIED = -2, -5
 REQUIRED = ("files", "processes")
 """Without these layers no program is run."""
+_FEW = 8
 _STALL = 8
 """How much longer a sandbox may take on a busy machine; no limit of a program counts such time."""
 
@@ -121,10 +122,16 @@ def grade(samples: Sequence[Sample], settings: GraderSettings) -> list[Verdict]:
 
 
 def _batches(waiting: Sequence[int], settings: GraderSettings) -> list[list[int]]:
-    workers = min(settings.workers, len(waiting))
-    rounds = -(-len(waiting) // (settings.batch * workers))
-    count = min(len(waiting), rounds * workers)  # whole rounds, so that no worker is left over
-    return [list(waiting[start::count]) for start in range(count)]
+    """Large batches first, which start few sandboxes, then small ones, which end together."""
+    left, made = list(waiting), []
+    while left:
+        share = -(-len(left) // settings.workers)
+        if share <= _FEW:
+            return made + [left[start : start + share] for start in range(0, len(left), share)]
+        size = min(settings.batch, max(_FEW, share // 2))
+        made.append(left[:size])
+        left = left[size:]
+    return made
 
 
 def _one_sandbox(
