@@ -14,6 +14,8 @@ COMMANDS = {
     "tasks": ("lopd_repro.commands.tasks", "make or check the task files and their splits"),
     "base-model": ("lopd_repro.commands.base_model", "train a tiny backbone from scratch"),
     "import-smol": ("lopd_repro.commands.import_smol", "SmolLM2-135M from its package"),
+    "import-hub": ("lopd_repro.commands.import_hub", "a fetched model as a backbone"),
+    "fetch": ("lopd_repro.commands.fetch", "data sets and weights, pinned and checked"),
     "base-rollouts": (
         "lopd_repro.commands.base_rollouts",
         "rollouts of the untrained model on training tasks",

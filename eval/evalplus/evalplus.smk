@@ -1,4 +1,8 @@
 EVALPLUS_INSTALLED = ".environments/evalplus/installed"
+EVALPLUS = DOMAINS.get("coding", {}).get("benchmarks", {}).get("evalplus", {})
+EVALPLUS_FILES = fetched_files(
+    "coding", *(EVALPLUS.get(f"{name}_file", "") for name in ("humaneval", "mbpp"))
+)
 
 
 # The official package in an environment of its own. Its pins are another set than the project's.
@@ -41,7 +45,12 @@ rule evalplus_conversations:
 
 use rule benchmark as evaluate_evalplus with:
     input:
-        **benchmark_inputs("evalplus", "coding", installed=EVALPLUS_INSTALLED),
+        **benchmark_inputs(
+            "evalplus",
+            "coding",
+            installed=EVALPLUS_INSTALLED,
+            official=EVALPLUS_FILES,
+        ),
     output:
         benchmark_rows("evalplus", "coding"),
     log:

@@ -19,20 +19,25 @@ rule livecodebench_repository:
         f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
     params:
         what="repository",
+        options=[],
         source=source(
             "lopd_repro.benchmarks.lcb.official", "eval/livecodebench/fetch.py"
         ),
     shell:
-        "PYTHONPATH=. python eval/livecodebench/fetch.py {params.what} {output:q} > {log:q} 2>&1"
+        "PYTHONPATH=. python eval/livecodebench/fetch.py {params.what} {output:q}"
+        " {params.options:q} > {log:q} 2>&1"
 
 
 use rule livecodebench_repository as livecodebench_data with:
+    input:
+        f"{DATA}/livecodebench-data",
     output:
         directory("eval/livecodebench/official-data"),
     log:
         ".environments/logs/livecodebench-data.log",
     params:
         what="data",
+        options=lambda wildcards, input: ["--source", input[0]],
         source=source(
             "lopd_repro.benchmarks.lcb.official_data", "eval/livecodebench/fetch.py"
         ),

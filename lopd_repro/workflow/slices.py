@@ -7,6 +7,7 @@ from typing import Any
 
 from lopd_repro.errors import UserError
 from lopd_repro.settings import at_most
+from lopd_repro.workflow import fetched
 
 DOMAINS = ("tool_use", "coding")
 
@@ -43,7 +44,7 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
     domain = {"domain": config.get("domain", "tool_use")}
     shared = {**domain, **{key: config[key] for key in _RUN}}
     if job == "tasks":
-        own = {**domain, **_without(config["tasks"], "data_label")}
+        own = {**domain, **_without(fetched.task_settings(config), "data_label")}
         if config.get("domain") != "coding":
             own["variant"] = config["environment"].get("variant", "envscaler")
         return own
@@ -69,7 +70,7 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
         return {
             **_without(shared, "sampling"),
             "retrieval": {**config["retrieval"], **overrides(config, name, "retrieval")},
-            "embedder": config["bank"]["embedder"],
+            "embedder": fetched.embedder(config),
             "task_limit": config["base_rollouts"].get("task_limit", 0),
         }
     if job == "demonstrations":
@@ -108,7 +109,7 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
         return {
             **slice_for(config, "evaluate"),
             "retrieval": config["retrieval"],
-            "embedder": config["bank"]["embedder"],
+            "embedder": fetched.embedder(config),
             "n_retrieved": lopd.get("n_retrieved", 3),
         }
     raise ValueError(f"no slice for job {job!r}")

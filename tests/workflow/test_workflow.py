@@ -25,7 +25,7 @@ JOBS = [("tasks", ""), ("base_model", "tiny-128"), ("base_rollouts", ""), ("bank
         ("train", "lopd"), ("evaluate", "")]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["tiny", "smol"])
+@pytest.mark.parametrize("name", ["tiny", "smol", "small", "paper"])
 def test_configurations_fit_the_schema(name: str) -> None:
     schema = yaml.safe_load((ROOT / "config/schema.yaml").read_text())
     config = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text())

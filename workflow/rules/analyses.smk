@@ -101,6 +101,7 @@ use rule evaluate_envscaler as evaluate_base_plus_composer with:
         noop=rules.tasks.output.noop,
         model=rules.base_model.output.model,
         bank=rules.bank.output.bank,
+        embedder=fetched_embedder,
         composer=f"{run_folder('lopd', 'tool_use')}/composer.safetensors",
         shape=f"{run_folder('lopd', 'tool_use')}/composer.json",
     output:

@@ -7,6 +7,8 @@ TASKS = f"{RESULTS}/tasks/tool_use"
 
 
 rule tasks:
+    input:
+        fetched_tasks("tool_use"),
     output:
         environments=f"{TASKS}/environments.jsonl",
         scenarios=f"{TASKS}/scenarios.jsonl",
@@ -29,6 +31,8 @@ rule tasks:
 if "coding" in DOMAINS:
 
     use rule tasks as coding_tasks with:
+        input:
+            fetched_tasks("coding"),
         output:
             tasks=f"{RESULTS}/tasks/coding/tasks.jsonl",
             splits=f"{RESULTS}/tasks/coding/splits.json",
@@ -136,6 +140,7 @@ rule retrieve:
         splits=splits,
         model=rules.base_model.output.model,
         bank=rules.bank.output.bank,
+        embedder=fetched_embedder,
     output:
         retrieved=f"{RESULTS}/backbones/{{backbone}}/retrieved.json",
     log:
