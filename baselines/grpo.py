@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from lopd_repro.errors import UserError
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.training.advantages import group_advantages
 from lopd_repro.training.losses import (
@@ -70,23 +71,21 @@ class GRPO(Method):
         """Clipped policy loss on the sampled tokens."""
         s = self.settings
         logp = batch.student.logp(batch.tokens)
+        if s["old_logp"] == "rollout" and batch.importance is not None:
+            raise UserError(
+                "methods.grpo.old_logp: found rollout with optimiser.importance_cap, allowed: one "
+                "of them (the ratio to the engine's policy would count twice)"
+            )
         old = batch.old_logp if s["old_logp"] == "rollout" else logp.detach()
         ratio = log_ratio(logp, old, s["log_ratio_clamp"])
         advantage = batch.extra["advantage"][batch.row]
-        per_token = ppo_clip(ratio, advantage, s["eps_low"], s["eps_high"])
+        per_token = batch.weighted(ppo_clip(ratio, advantage, s["eps_low"], s["eps_high"]))
         value = aggregate(
             per_token, batch.row, len(batch.trajectories), s["aggregation"], totals=batch.totals
         )
         clipped = clip_flags(ratio, advantage, s["eps_low"], s["eps_high"]).clipped
         tokens = max(1.0, batch.totals.tokens)
-        drift = (logp.detach() - batch.old_logp).abs().sum()
-        return Loss(
-            value,
-            {
-                "clip_fraction": float(clipped.sum()) / tokens,
-                "engine_logp_gap": float(drift) / tokens,
-            },
-        )
+        return Loss(value, {"clip_fraction": float(clipped.sum()) / tokens})
 
 
 METHOD = GRPO

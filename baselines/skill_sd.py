@@ -136,16 +136,20 @@ class SkillSD(Method):
         logp = batch.student.logp(batch.tokens)
         # One update per batch: the policy that sampled is the policy before the update.
         old = logp.detach()
-        per_token = ppo_clip(
-            log_ratio(logp, old), batch.extra["advantage"][batch.row], s["eps_low"], s["eps_high"]
+        advantage = batch.extra["advantage"][batch.row]
+        per_token = batch.weighted(
+            ppo_clip(log_ratio(logp, old), advantage, s["eps_low"], s["eps_high"])
         )
         value = aggregate(per_token, batch.row, n_rows, s["aggregation"], totals=batch.totals)
         if batch.teacher is None:
             return Loss(value)
         ours, tokens = logp[batch.distilled], batch.tokens[batch.distilled]
         theirs = batch.teacher.logp(tokens)
+        token_kl = sampled_reverse_kl(
+            ours, theirs, old[batch.distilled], detach_rho=s["detach_rho"]
+        )
         reverse_kl = aggregate(
-            sampled_reverse_kl(ours, theirs, old[batch.distilled], detach_rho=s["detach_rho"]),
+            batch.weighted(token_kl, batch.distilled),
             batch.row[batch.distilled],
             n_rows,
             s["aggregation"],

@@ -67,6 +67,12 @@ class ChatCodec:
         self.template_shows_tools = self._template_shows_tools()
 
     @property
+    def generation_prompt(self) -> str:
+        """What the template writes where an assistant turn is to start."""
+        start: list[Message] = [{"role": "user", "content": "x"}]
+        return self.render(start, None).removeprefix(self.render(start, None, generate=False))
+
+    @property
     def pad_id(self) -> int:
         """Id used for padding and as the place holder under latents."""
         pad = self.tokenizer.pad_token_id

@@ -2,7 +2,8 @@
 
 Token ids (or ids with embeddings over a span) go in; sampled ids and their log-probabilities
 come out, one assistant turn at a time. The engine keeps whatever cache it likes between the
-turns of an episode. The in-process engine is `hf_engine.HFEngine`.
+turns of an episode. There are two: `hf_engine.HFEngine` on a transformers model, and
+`vllm_engine.VLLMEngine`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class SamplingParams:
 
     `temperature` 0 is greedy. `top_p` 1 and `top_k` 0 switch the filters off.
     `max_turn_tokens` bounds one assistant turn; `max_tail_tokens` bounds everything after the
-    head: sampled ids and glue together.
+    head: sampled ids and glue together. `max_episode_tokens` bounds head and tail together, and
+    `max_thinking_tokens` the reasoning of a turn (see `thinking`); 0 is no bound.
     """
 
     temperature: float = 1.0
@@ -30,6 +32,8 @@ class SamplingParams:
     top_k: int = 0
     max_turn_tokens: int = 64
     max_tail_tokens: int = 512
+    max_episode_tokens: int = 0
+    max_thinking_tokens: int = 0
 
     def __post_init__(self) -> None:
         if self.temperature < 0:
@@ -40,6 +44,25 @@ class SamplingParams:
             raise UserError(f"sampling.top_k: found {self.top_k}, allowed: 0 (off) or more")
         if self.max_turn_tokens < 1 or self.max_tail_tokens < 1:
             raise UserError("sampling.max_turn_tokens and max_tail_tokens: allowed: 1 or more")
+        if self.max_episode_tokens < 0:
+            raise UserError("sampling.max_episode_tokens: allowed: 0 (no bound) or more")
+        if not 0 <= self.max_thinking_tokens < self.max_turn_tokens:
+            raise UserError(
+                f"sampling.max_thinking_tokens: found {self.max_thinking_tokens}, allowed: 0 (no "
+                f"bound) or more, and less than max_turn_tokens {self.max_turn_tokens}"
+            )
+
+    def tail_limit(self, head_tokens: int) -> int:
+        """Tokens that may follow a head; `UserError` where it leaves no room for any."""
+        if not self.max_episode_tokens:
+            return self.max_tail_tokens
+        room = self.max_episode_tokens - head_tokens
+        if room < 1:
+            raise UserError(
+                f"sampling.max_episode_tokens: found {self.max_episode_tokens}, but a task's head "
+                f"alone has {head_tokens} tokens"
+            )
+        return min(self.max_tail_tokens, room)
 
 
 @dataclass(frozen=True)
@@ -61,8 +84,9 @@ class Turn:
     """One sampled assistant turn.
 
     `logp` are log-probabilities under the distribution drawn from (after temperature, top-k and
-    top-p), `raw_logp` under the model's own at temperature 1. `finish` is `eos`, `length` (turn
-    bound) or `budget` (tail bound).
+    top-p; NaN from an engine that does not tell), `raw_logp` under the model's own at
+    temperature 1. `finish` is `eos`, `length` (turn bound), `budget` (tail bound) or `thinking`:
+    the turn has reached `max_thinking_tokens` and goes on after the reply's ids, if any.
     """
 
     ids: list[int]

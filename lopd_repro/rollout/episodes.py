@@ -12,6 +12,7 @@ from lopd_repro.models.chat import ChatCodec
 from lopd_repro.rollout.domain import Domain, TurnOutcome
 from lopd_repro.rollout.engine import Prompt, Reply, RolloutEngine, SamplingParams, Turn
 from lopd_repro.rollout.heads import BuiltHead, Context, build_head
+from lopd_repro.rollout.thinking import closing_ids
 
 
 @dataclass(frozen=True)
@@ -88,34 +89,45 @@ def collect(
         trajectories.append(Trajectory(request.task_id, request.group, head.ids))
     handles = domain.begin([(r.task_id, r.environment_seed) for r in requests])
 
+    unfinished: dict[int, list[int]] = {}
+
     def on_turns(turns: list[tuple[int, Turn]]) -> list[Reply]:
+        replies: dict[int, Reply] = {}
+        whole: dict[int, list[int]] = {}
         for index, turn in turns:
             trajectories[index].extend(turn.ids, turn)
-        open_turns = [(i, t) for i, t in turns if t.finish != "budget"]
+            whole[index] = unfinished.pop(index, []) + turn.ids
+            if turn.finish == "thinking":
+                replies[index] = _close_thinking(codec, trajectories[index], whole[index], sampling)
+                if (closing := replies[index]) is not None:
+                    unfinished[index] = whole[index] + closing
+        open_turns = [(i, t) for i, t in turns if t.finish not in ("budget", "thinking")]
         outcomes = dict(
             zip(
                 (i for i, _ in open_turns),
-                domain.turn([(handles[i], codec.decode(t.ids)) for i, t in open_turns]),
+                domain.turn([(handles[i], codec.decode(whole[i])) for i, _ in open_turns]),
                 strict=True,
             )
         )
         records = {i: outcome.record for i, outcome in outcomes.items()}
-        replies = {
+        replies |= {
             i: _reply(codec, trajectories[i], t, outcomes[i], sampling) for i, t in open_turns
         }
         spent = [i for i, _ in turns if replies.get(i) is None and not _ended(outcomes.get(i))]
         for i, outcome in zip(spent, domain.cut([handles[i] for i in spent]), strict=True):
             outcomes[i] = outcome
         answers: list[Reply] = []
-        for index, turn in turns:
-            trajectory, outcome, reply = trajectories[index], outcomes[index], replies.get(index)
-            # A turn that ran keeps its record although its observation did not fit.
-            record = {**records.get(index, {}), **outcome.record}
-            trajectory.records.append({**record, "tokens": len(turn.ids)})
-            if reply is None:
-                trajectory.status = outcome.status
-                trajectory.reward = math.nan if outcome.reward is None else outcome.reward
-            else:
+        for index, _ in turns:
+            trajectory, reply = trajectories[index], replies.get(index)
+            if index in outcomes:
+                outcome = outcomes[index]
+                # A turn that ran keeps its record although its observation did not fit.
+                record = {**records.get(index, {}), **outcome.record}
+                trajectory.records.append({**record, "tokens": len(whole[index])})
+                if reply is None:
+                    trajectory.status = outcome.status
+                    trajectory.reward = math.nan if outcome.reward is None else outcome.reward
+            if reply is not None:
                 trajectory.extend(reply)
             answers.append(reply)
         return answers
@@ -139,6 +151,17 @@ def _reply(
     if outcome.done:
         return None
     glue = codec.glue(outcome.role, outcome.observation, after_eos=turn.finish == "eos")
-    if len(trajectory.tail) + len(glue) >= sampling.max_tail_tokens:
-        return None
-    return glue
+    return glue if _fits(trajectory, glue, sampling) else None
+
+
+def _close_thinking(
+    codec: ChatCodec, trajectory: Trajectory, turn_so_far: list[int], sampling: SamplingParams
+) -> Reply:
+    """Ids after which the turn goes on (none where its reasoning is over), None without room."""
+    closing = closing_ids(codec, turn_so_far)
+    return closing if _fits(trajectory, closing, sampling) else None
+
+
+def _fits(trajectory: Trajectory, glue: list[int], sampling: SamplingParams) -> bool:
+    limit = sampling.tail_limit(len(trajectory.head))
+    return len(trajectory.tail) + len(glue) < limit

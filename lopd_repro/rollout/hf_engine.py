@@ -27,11 +27,13 @@ from lopd_repro.rollout.sampling import draw, uniforms_for
 class _Row:
     index: int
     uniforms: list[float]
+    limit: int
     forced: deque[int] = field(default_factory=deque)
     ids: list[int] = field(default_factory=list)
     logp: list[float] = field(default_factory=list)
     raw_logp: list[float] = field(default_factory=list)
     tail: int = 0
+    turn_tokens: int = 0
     next_id: int = 0
     ended: bool = False
 
@@ -80,13 +82,18 @@ class HFEngine:
     def _run_chunk(
         self, chunk: list[tuple[int, Prompt]], sampling: SamplingParams, on_turns: OnTurns
     ) -> None:
-        longest = max(len(prompt.ids) for _, prompt in chunk)
-        self._check_window(longest + sampling.max_tail_tokens)
-        device = self.model.device
         rows = [
-            _Row(index, uniforms_for(prompt.seed, sampling.max_tail_tokens).tolist())
+            _Row(
+                index,
+                uniforms_for(prompt.seed, sampling.max_tail_tokens).tolist(),
+                sampling.tail_limit(len(prompt.ids)),
+            )
             for index, prompt in chunk
         ]
+        self._check_window(
+            max(len(p.ids) + row.limit for (_, p), row in zip(chunk, rows, strict=True))
+        )
+        device = self.model.device
         cache = GrowingCache()
         logits, mask = self._prefill([prompt for _, prompt in chunk], cache)
         positions = mask.sum(-1)
@@ -155,26 +162,27 @@ class HFEngine:
                 row.logp.append(logp[k])
                 row.raw_logp.append(raw[k])
                 row.tail += 1
+                row.turn_tokens += 1
                 row.next_id = ids[k]
                 if ids[k] in self.eos_ids:
                     finished.append((row, "eos"))
-                elif row.tail >= sampling.max_tail_tokens:
+                elif row.tail >= row.limit:
                     finished.append((row, "budget"))
-                elif len(row.ids) >= sampling.max_turn_tokens:
+                elif row.turn_tokens >= sampling.max_turn_tokens:
                     finished.append((row, "length"))
+                elif row.turn_tokens == sampling.max_thinking_tokens:
+                    finished.append((row, "thinking"))
         drawn_rows = {id(rows[i]) for i in drawing}
         for row in rows:
             if not row.ended and id(row) not in drawn_rows:
                 row.next_id = row.forced.popleft()
         if finished:
-            self._answer(finished, sampling, on_turns)
+            self._answer(finished, on_turns)
 
-    def _answer(
-        self, finished: list[tuple[_Row, str]], sampling: SamplingParams, on_turns: OnTurns
-    ) -> None:
+    def _answer(self, finished: list[tuple[_Row, str]], on_turns: OnTurns) -> None:
         replies = on_turns([(row.index, row.take_turn(finish)) for row, finish in finished])
         for (row, finish), reply in zip(finished, replies, strict=True):
-            room = sampling.max_tail_tokens - row.tail
+            room = row.limit - row.tail
             if reply is None:
                 row.ended = True
             elif finish == "budget" or len(reply) >= room:
@@ -184,6 +192,7 @@ class HFEngine:
             else:
                 row.forced.extend(reply)
                 row.tail += len(reply)
+                row.turn_tokens = row.turn_tokens + len(reply) if finish == "thinking" else 0
 
     def _check_window(self, length: int) -> None:
         if not fits_window(self.model, length):

@@ -217,6 +217,7 @@ class TrainingRun:
         self.stepper.teacher.load_state_dict(state["teacher"])
         self.method.load_state_dict(state["method"])
         self.selection.load_state_dict(state["selection"])
+        self.engine.sync_weights(self.model)
         if self.loop.keep_candidates:
             self.candidates.begin(step for step in self.selection.scores if step > 0)
         print(f"resumed after step {self._next_step}", file=sys.stderr, flush=True)

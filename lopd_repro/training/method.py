@@ -53,7 +53,8 @@ class Batch:
     tokens, row, old_logp: `[N]`; rewards: `[B]`; `distilled` `[N]` marks tokens of trajectories
     with a teacher context, and `teacher` holds scores for exactly those. `totals` count the whole
     step, `distilled_totals` its trajectories with a teacher context. `extra` are this
-    micro-batch's rows of what `Method.prepare` returned.
+    micro-batch's rows of what `Method.prepare` returned. `old_logp` is the engine's; `importance`
+    `[N]` are truncated importance weights against it, None where they are switched off.
     """
 
     trajectories: list[Trajectory]
@@ -68,6 +69,16 @@ class Batch:
     totals: Totals
     distilled_totals: Totals
     extra: dict[str, torch.Tensor] = field(default_factory=dict)
+    importance: torch.Tensor | None = None
+
+    def weighted(self, per_token: torch.Tensor, where: torch.Tensor | None = None) -> torch.Tensor:
+        """A per-token loss estimated from the sampled tokens, times the importance weights.
+
+        per_token: `[N]`, or the values where the mask `where` `[N]` is true.
+        """
+        if self.importance is None:
+            return per_token
+        return per_token * (self.importance if where is None else self.importance[where])
 
 
 @dataclass

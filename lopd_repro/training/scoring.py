@@ -64,7 +64,9 @@ class TokenScores:
         return values, ids
 
     def select(self, mask: torch.Tensor) -> TokenScores:
-        """Scores of the positions where `mask` `[N]` is true."""
+        """Scores of the positions where `mask` `[N]` is true; these themselves if all are."""
+        if bool(mask.all()):
+            return self
         return TokenScores(self.hidden[mask], self.weight, self.temperature)
 
 

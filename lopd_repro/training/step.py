@@ -11,18 +11,24 @@ from typing import Any
 
 import torch
 
+from lopd_repro.errors import UserError
 from lopd_repro.models.chat import Head
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import BuiltHead, Context, build_head
 from lopd_repro.training.losses import Totals
 from lopd_repro.training.method import Batch, Method, Preparation
+from lopd_repro.training.mismatch import gap_metrics, logp_gap, truncated_weights
 from lopd_repro.training.scoring import TokenScores, sampled_tokens, score
 from lopd_repro.training.teachers import Teacher, assert_plain_forward
 
 
 @dataclass(frozen=True)
 class StepSettings:
-    """lr, weight decay and gradient clip of the policy; trajectories per micro-batch."""
+    """lr, weight decay and gradient clip of the policy; trajectories per micro-batch.
+
+    `importance_cap` switches on truncated importance weights (`mismatch`); `max_logp_gap` is a
+    mean gap between engine and trainer above which training stops. 0 is off for both.
+    """
 
     lr: float = 1e-5
     weight_decay: float = 0.01
@@ -30,6 +36,19 @@ class StepSettings:
     micro_batch: int = 32
     scoring_temperature: float = 1.0
     warmup_steps: int = 0
+    importance_cap: float = 0.0
+    max_logp_gap: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.importance_cap and self.importance_cap < 1:
+            raise UserError(
+                f"optimiser.importance_cap: found {self.importance_cap}, allowed: 0 (off), or 1 or "
+                "more"
+            )
+        if self.max_logp_gap < 0:
+            raise UserError(
+                f"optimiser.max_logp_gap: found {self.max_logp_gap}, allowed: 0 (off) or more"
+            )
 
 
 class PhaseClock:
@@ -96,13 +115,15 @@ class Stepper:
         self.optimisers = Optimisers.build(model, method, settings)
         self.steps_done = 0
         self._forwarded = {"student": 0, "teacher": 0}
+        self._gap: dict[str, float] = {}
 
     def step(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
         """Update once; returns the step's metrics.
 
         A step without any supervised token, or whose losses are all free of the policy (nothing
         to distil), changes nothing and is counted in `empty_batches`.
-        `forwarded_student` and `forwarded_teacher` count the tokens that scoring reads.
+        `forwarded_student` and `forwarded_teacher` count the tokens that scoring reads;
+        `logp_gap_mean` and `logp_gap_max` say how far engine and trainer are apart.
         """
         usable = [t for t in trajectories if t.n_sampled]
         prepared = self.method.prepare(usable)
@@ -116,6 +137,7 @@ class Stepper:
         metrics["loss"] = 0.0
         metrics["empty_batches"] = 1.0
         self._forwarded = dict.fromkeys(self._forwarded, 0)
+        self._gap = {"logp_gap_mean": 0.0, "logp_gap_max": 0.0}
         if usable:
             self._set_rate()
             self._zero_grad()
@@ -123,12 +145,14 @@ class Stepper:
                 self._accumulate(usable, prepared, part, totals, distilled_totals, metrics)
                 for part in _micro_batches(len(usable), self.settings.micro_batch)
             ]
+            self._check_gap()
             if any(trained):
                 metrics["empty_batches"] = 0.0
                 with self.clock.phase("optimiser"):
                     metrics.update(self._update())
                 self.teacher.update()
         self.steps_done += 1
+        metrics.update(self._gap)
         metrics.update({f"forwarded_{who}": float(n) for who, n in self._forwarded.items()})
         metrics.update(self.method.after_step(metrics))
         return metrics
@@ -184,11 +208,14 @@ class Stepper:
         with self.clock.phase("teacher"):
             teacher = self._score_teacher(chosen, contexts)
         old = [p for t in chosen for p, s in zip(t.raw_logp, t.supervised, strict=True) if s]
+        old_logp = torch.tensor(old, device=device)
+        with self.clock.phase("loss"):
+            importance = self._measure_gap(student, tokens, old_logp, totals)
         return Batch(
             trajectories=chosen,
             tokens=tokens,
             row=row,
-            old_logp=torch.tensor(old, device=device),
+            old_logp=old_logp,
             rewards=torch.tensor([t.reward for t in chosen], device=device),
             student=student,
             teacher=teacher,
@@ -196,8 +223,30 @@ class Stepper:
             contexts=contexts,
             totals=totals,
             distilled_totals=distilled_totals,
+            importance=importance,
             extra={k: v[part.start : part.stop].to(device) for k, v in prepared.extra.items()},
         )
+
+    def _measure_gap(
+        self, student: TokenScores, tokens: torch.Tensor, engine_logp: torch.Tensor, totals: Totals
+    ) -> torch.Tensor | None:
+        """Count the gap to the engine; importance weights where they are switched on."""
+        cap = self.settings.importance_cap
+        gap = logp_gap(student, tokens, engine_logp)
+        weights = truncated_weights(gap, cap) if cap else None
+        for name, value in gap_metrics(gap, weights, cap, totals.tokens).items():
+            seen = self._gap.get(name, 0.0)
+            self._gap[name] = max(seen, value) if name.endswith("_max") else seen + value
+        return weights
+
+    def _check_gap(self) -> None:
+        limit, found = self.settings.max_logp_gap, self._gap["logp_gap_mean"]
+        if limit and found > limit:
+            raise UserError(
+                f"optimiser.max_logp_gap: engine and trainer are {found:.3g} apart per token on "
+                f"average, allowed: {limit}; the engine samples from other weights or in too low "
+                "a precision"
+            )
 
     def _score_teacher(
         self, chosen: list[Trajectory], contexts: list[Context]

@@ -278,7 +278,7 @@ def test_rollout_log_probs_enter_the_ratio_when_asked(tmp_path: Path) -> None:
     # Every ratio is far above 1.2: clipped where the advantage is positive.
     positive = sum(t.n_sampled for t in (own[0], own[3]))
     assert metrics["clip_fraction"] == pytest.approx(positive / metrics["tokens"])
-    assert metrics["engine_logp_gap"] > 10
+    assert metrics["logp_gap_mean"] > 10
     assert stepper(GRPO({}, resources())).step(own)["clip_fraction"] == 0.0
 
 
