@@ -13,6 +13,7 @@ rule acebench_repository:
         directory("eval/acebench/official"),
     log:
         ".environments/logs/acebench-repository.log",
+    localrule: True
     conda:
         f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
     params:
@@ -28,6 +29,7 @@ rule acebench_environment:
         ".environments/acebench/installed",
     log:
         ".environments/logs/acebench.log",
+    localrule: True
     conda:
         f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
     params:

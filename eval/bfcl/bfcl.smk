@@ -13,6 +13,7 @@ rule bfcl_environment:
     wildcard_constraints:
         release="v3|v4",
     priority: 20
+    localrule: True
     conda:
         f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
     params:

@@ -14,6 +14,7 @@ rule evalplus_environment:
     log:
         ".environments/logs/evalplus.log",
     priority: 20
+    localrule: True
     conda:
         f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
     params:

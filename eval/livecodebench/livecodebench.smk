@@ -15,6 +15,7 @@ rule livecodebench_repository:
         directory("eval/livecodebench/official"),
     log:
         ".environments/logs/livecodebench-repository.log",
+    localrule: True
     conda:
         f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
     params:
@@ -50,6 +51,7 @@ rule livecodebench_environment:
         ".environments/livecodebench/installed",
     log:
         ".environments/logs/livecodebench.log",
+    localrule: True
     conda:
         f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
     params:

