@@ -35,7 +35,7 @@ WORK = {
     "endless": ("while True: pass\n", "timeout"),
     "raises": ("1 / 0\n", "crash"),
 }
-SPIN = "while True: pass"
+SPIN = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(10_000))"
 FELT = """
 import time
 wall, cpu = time.perf_counter(), time.process_time()
