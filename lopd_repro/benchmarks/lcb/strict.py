@@ -55,7 +55,7 @@ def strict_verdicts(samples: Sequence[Sample], settings: GraderSettings) -> list
     for limit, indices in sorted(by_limit.items()):
         limits = ProgramLimits(
             cpu_seconds=limit,
-            wall_seconds=2 * limit + 2,
+            wall_seconds=4 * limit + 2,  # on a busy machine much of it is waiting
             memory_mb=settings.memory_mb,
             processes=16,
             output_kb=16384,
