@@ -1,0 +1,1 @@
+"""What a configuration needs, and whether it is there."""
