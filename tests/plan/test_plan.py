@@ -85,7 +85,7 @@ def test_what_a_training_does(paper: Estimator) -> None:
     lopd, grpo = (paper.work(job(f"train_{m}", **names)) for m in ("lopd", "grpo"))
     # 50 steps of 32, and 150 validation tasks at step 0 and after each ten steps.
     assert lopd.rollouts == grpo.rollouts == 50 * 32 + 6 * 150
-    total = 3500 + (0.25 + 0.1) * 36864
+    total = 3500 + (0.25 + 0.1) * 40960
     assert grpo.trained == pytest.approx(1600 * total)
     assert grpo.scored == 0
     # Three passes through the teacher, and through the encoder of three experiences.
