@@ -28,7 +28,6 @@ from lopd_repro.training.losses import (
     divergence,
     privilege,
     renormalise,
-    temper,
 )
 from lopd_repro.training.method import (
     Batch,
@@ -39,7 +38,6 @@ from lopd_repro.training.method import (
     TeacherSpec,
     choice,
 )
-from lopd_repro.training.scoring import TokenScores
 from lopd_repro.training.text_contexts import TextContexts
 
 
@@ -90,14 +88,25 @@ class OPSD(Method):
         if batch.teacher is None:
             return Loss(batch.rewards.new_zeros(()))
         student = batch.student.select(batch.distilled)
-        ours, theirs, mass = self._distributions(student, batch.teacher)
-        value = aggregate(
-            divergence(ours, theirs, s["beta"]),
-            batch.row[batch.distilled],
-            len(batch.trajectories),
-            s["aggregation"],
-            totals=batch.distilled_totals,
-        )
+        row = batch.row[batch.distilled]
+
+        def mean(values: torch.Tensor) -> torch.Tensor:
+            return aggregate(
+                values,
+                row,
+                len(batch.trajectories),
+                s["aggregation"],
+                totals=batch.distilled_totals,
+            )
+
+        temperature, mass = float(s["temperature"]), None
+        if s["top_k"]:
+            top, support = batch.teacher.topk(int(s["top_k"]))
+            ours = renormalise(student.logp_at(support), temperature)
+            value = mean(divergence(ours, renormalise(top, temperature), s["beta"]))
+            mass = captured_mass(top)
+        else:
+            value = student.mean_divergence(batch.teacher, s["beta"], mean, temperature)
         tokens = batch.tokens[batch.distilled]
         gap = privilege(batch.teacher.logp(tokens), student.logp(tokens)).sum()
         n = batch.distilled_totals.tokens
@@ -105,19 +114,6 @@ class OPSD(Method):
         if mass is not None:
             sums["support_mass"] = float(mass.sum()) / n
         return Loss(value, sums)
-
-    def _distributions(
-        self, student: TokenScores, teacher: TokenScores
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Log-probabilities of both on the same outcomes; the teacher's mass on a support."""
-        s = self.settings
-        temperature = float(s["temperature"])
-        if not s["top_k"]:
-            ours = temper(student.log_probs(), temperature)
-            return ours, temper(teacher.log_probs(), temperature), None
-        top, support = teacher.topk(int(s["top_k"]))
-        ours = renormalise(student.logp_at(support), temperature)
-        return ours, renormalise(top, temperature), captured_mass(top)
 
     def _context(self, task_id: str) -> TextContext | None:
         plan = self._pool.get(task_id)

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import torch
+
 from lopd_repro.errors import UserError
 from lopd_repro.experience.demonstrations import read_pool
 from lopd_repro.rollout.episodes import Trajectory
@@ -24,7 +26,6 @@ from lopd_repro.rollout.heads import PLACES, Context, TextContext
 from lopd_repro.training.losses import (
     Totals,
     aggregate,
-    divergence,
     privilege,
     skip_first_tokens,
 )
@@ -103,14 +104,18 @@ class SDFT(Method):
         row, tokens = row[kept], batch.tokens[batch.distilled][kept]
         student = batch.student.select(batch.distilled).select(kept)
         teacher = batch.teacher.select(kept)
-        value = aggregate(
-            divergence(student.log_probs(), teacher.log_probs(), s["alpha"]),
-            row,
-            n_rows,
-            s["aggregation"],
-            totals=self._totals,
-            empty_rows=s["empty_rows"],
-        )
+
+        def mean(values: torch.Tensor) -> torch.Tensor:
+            return aggregate(
+                values,
+                row,
+                n_rows,
+                s["aggregation"],
+                totals=self._totals,
+                empty_rows=s["empty_rows"],
+            )
+
+        value = student.mean_divergence(teacher, s["alpha"], mean)
         gap = privilege(teacher.logp(tokens), student.logp(tokens)).sum() / self._totals.tokens
         return Loss(value, {"divergence": float(value.detach()), "privilege": float(gap)})
 

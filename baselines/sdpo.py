@@ -39,8 +39,8 @@ from lopd_repro.training.method import (
     TeacherSpec,
     choice,
 )
-from lopd_repro.training.scoring import TokenScores
 from lopd_repro.training.text_contexts import TextContexts
+from lopd_repro.training.token_scores import TokenScores
 
 
 class SDPO(Method):
@@ -100,19 +100,27 @@ class SDPO(Method):
             return Loss(batch.rewards.new_zeros(()))
         student = batch.student.select(batch.distilled)
         tokens = batch.tokens[batch.distilled]
+        support = self._support(student, batch.teacher) if s["top_k"] else None
         logp = student.logp(tokens)
-        ours, theirs, masses = self._distributions(student, batch.teacher)
-        per_token = divergence(ours, theirs, s["alpha"])
+        row, weight = batch.row[batch.distilled], None
         if s["is_clip"]:
-            old = batch.old_logp[batch.distilled]
-            per_token = per_token * importance_weight(logp, old, s["is_clip"])
-        value = aggregate(
-            per_token,
-            batch.row[batch.distilled],
-            len(batch.trajectories),
-            s["aggregation"],
-            totals=batch.distilled_totals,
-        )
+            weight = importance_weight(logp, batch.old_logp[batch.distilled], s["is_clip"])
+
+        def mean(values: torch.Tensor) -> torch.Tensor:
+            return aggregate(
+                values if weight is None else values * weight,
+                row,
+                len(batch.trajectories),
+                s["aggregation"],
+                totals=batch.distilled_totals,
+            )
+
+        masses: dict[str, torch.Tensor] = {}
+        if support is None:
+            value = student.mean_divergence(batch.teacher, s["alpha"], mean)
+        else:
+            ours, theirs, masses = support
+            value = mean(divergence(ours, theirs, s["alpha"]))
         n = batch.distilled_totals.tokens
         sums = {name: float(mass.sum()) / n for name, mass in masses.items()}
         gap = privilege(batch.teacher.logp(tokens), logp).sum()
@@ -120,13 +128,11 @@ class SDPO(Method):
             value, {**sums, "divergence": float(value.detach()), "privilege": float(gap) / n}
         )
 
-    def _distributions(
+    def _support(
         self, student: TokenScores, teacher: TokenScores
     ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
-        """Log-probabilities of both on the same outcomes; their masses on a support."""
+        """Log-probabilities of both on a support and what is outside; their masses on it."""
         s = self.settings
-        if not s["top_k"]:
-            return student.log_probs(), teacher.log_probs(), {}
         chooser = student if s["support"] == "student" else teacher
         ids = chooser.topk(int(s["top_k"]))[1]
         ours, theirs = student.logp_at(ids), teacher.logp_at(ids)

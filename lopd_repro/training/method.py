@@ -22,7 +22,7 @@ from lopd_repro.rollout.domain import Domain
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import Context
 from lopd_repro.training.losses import Totals
-from lopd_repro.training.scoring import TokenScores
+from lopd_repro.training.token_scores import TokenScores
 
 
 @dataclass(frozen=True)

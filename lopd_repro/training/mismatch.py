@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import torch
 
-from lopd_repro.training.scoring import TokenScores
+from lopd_repro.training.token_scores import TokenScores
 
 _EXPONENT_LIMIT = 20.0
 
@@ -27,7 +27,7 @@ def logp_gap(student: TokenScores, tokens: torch.Tensor, engine_logp: torch.Tens
         # With gradients on: the scores keep what is computed here for the loss.
         ours = student.logp(tokens).detach()
     else:
-        plain = TokenScores(student.hidden.detach(), student.weight.detach())
+        plain = student.detached(temperature=1.0)
         ours = plain.logp(tokens)
     return ours.float() - engine_logp
 

@@ -18,8 +18,9 @@ from lopd_repro.rollout.heads import BuiltHead, Context, build_head
 from lopd_repro.training.losses import Totals
 from lopd_repro.training.method import Batch, Method, Preparation
 from lopd_repro.training.mismatch import gap_metrics, logp_gap, truncated_weights
-from lopd_repro.training.scoring import TokenScores, sampled_tokens, score
+from lopd_repro.training.scoring import sampled_tokens, score
 from lopd_repro.training.teachers import Teacher, assert_plain_forward
+from lopd_repro.training.token_scores import TokenScores
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class StepSettings:
     micro_batch: int = 32
     scoring_temperature: float = 1.0
     warmup_steps: int = 0
+    head_chunk_tokens: int = 0
     importance_cap: float = 0.0
     max_logp_gap: float = 0.0
 
@@ -171,6 +173,9 @@ class Stepper:
         batch = self._build(chosen, prepared, part, totals, distilled_totals)
         with self.clock.phase("loss"):
             loss = self.method.loss(batch)
+            if not self.settings.importance_cap:
+                # After the loss, whose pass over the vocabulary then serves here as well.
+                self._measure_gap(batch.student, batch.tokens, batch.old_logp, totals)
         if not bool(torch.isfinite(loss.value)):
             found = float(loss.value.detach())
             raise FloatingPointError(f"method {self.method.name}: the loss is {found}")
@@ -197,7 +202,12 @@ class Stepper:
         with self.clock.phase("student"):
             heads = [BuiltHead(Head(t.head)) for t in chosen]
             student = score(
-                self.model, heads, chosen, codec.pad_id, self.settings.scoring_temperature
+                self.model,
+                heads,
+                chosen,
+                codec.pad_id,
+                self.settings.scoring_temperature,
+                self.settings.head_chunk_tokens,
             )
         self._forwarded["student"] += student.forwarded
         with self.clock.phase("context"):
@@ -209,8 +219,10 @@ class Stepper:
             teacher = self._score_teacher(chosen, contexts)
         old = [p for t in chosen for p, s in zip(t.raw_logp, t.supervised, strict=True) if s]
         old_logp = torch.tensor(old, device=device)
-        with self.clock.phase("loss"):
-            importance = self._measure_gap(student, tokens, old_logp, totals)
+        importance = None
+        if self.settings.importance_cap:
+            with self.clock.phase("loss"):
+                importance = self._measure_gap(student, tokens, old_logp, totals)
         return Batch(
             trajectories=chosen,
             tokens=tokens,
@@ -268,13 +280,12 @@ class Stepper:
                 [t for t, _ in pairs],
                 resources.codec.pad_id,
                 self.settings.scoring_temperature,
+                self.settings.head_chunk_tokens,
             )
         self._forwarded["teacher"] += scores.forwarded
         # Log-probabilities are computed later, when gradients are on; the output projection of a
         # teacher that is the policy itself must not be trained through them.
-        if needs_grad:
-            return scores
-        return TokenScores(scores.hidden, scores.weight.detach(), scores.temperature)
+        return scores if needs_grad else scores.without_head_gradient()
 
     def _update(self) -> dict[str, float]:
         norms: dict[str, float] = {}
