@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -22,13 +23,15 @@ from lopd_repro.models.backbone import Backbone, load_backbone
 from lopd_repro.models.chat import ChatCodec
 from lopd_repro.rollout.coding import CodePrompts, CodeTexts, CodingDomain
 from lopd_repro.rollout.domain import Domain, EpisodeTexts
-from lopd_repro.rollout.engine import SamplingParams
+from lopd_repro.rollout.engine import RolloutEngine, SamplingParams
 from lopd_repro.rollout.hf_engine import HFEngine
 from lopd_repro.rollout.tool_use import ToolPrompts, ToolTexts, ToolUseDomain
+from lopd_repro.rollout.vllm_engine import VLLMEngine, VLLMSettings
 from lopd_repro.sandbox.executor import Executor, ProgramLimits
 from lopd_repro.settings import build, read_settings
 
 DOMAINS = ("tool_use", "coding")
+ENGINES = ("hf", "vllm")
 AnyTaskSet = TaskSet | CodeTaskSet
 T = TypeVar("T")
 
@@ -88,12 +91,13 @@ class ExecutionSettings:
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """Rollout engine and how the model is held."""
+    """Rollout engine and how the model is held; `vllm` holds the settings of that engine."""
 
     name: str = "hf"
     max_batch: int = 64
     dtype: str = "float32"
     device: str = "cpu"
+    vllm: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -164,14 +168,19 @@ class CodeWorld:
 
 @dataclass
 class Parts:
-    """What the commands share, built once."""
+    """What the commands share, built once; the engine when it is first asked for."""
 
     settings: dict[str, Any]
     prompts: Prompts
     backbone: Backbone
     codec: ChatCodec
-    engine: HFEngine
+    make_engine: Callable[[], RolloutEngine]
     world: World
+
+    @cached_property
+    def engine(self) -> RolloutEngine:
+        """The rollout engine on the backbone."""
+        return self.make_engine()
 
     def domain(self, tasks: AnyTaskSet) -> Domain:
         """Episodes of these tasks."""
@@ -273,21 +282,21 @@ def parts(settings: dict[str, Any], backbone: Path | str) -> Iterator[Parts]:
     """Backbone, codec, engine and world; the world's processes are stopped at the end."""
     chat = build(ChatSettings, settings.get("chat", {}), "chat")
     engine = build(EngineSettings, settings.get("engine", {}), "engine")
-    if engine.name != "hf":
-        raise UserError(f"engine.name: found {engine.name!r}, allowed: hf")
+    if engine.name not in ENGINES:
+        raise UserError(f"engine.name: found {engine.name!r}, allowed: {', '.join(ENGINES)}")
+    own = build(VLLMSettings, engine.vllm, "engine.vllm")
     loaded = load_backbone(backbone, engine.dtype, engine.device)
     options = {} if chat.enable_thinking is None else {"enable_thinking": chat.enable_thinking}
     codec = ChatCodec(loaded.tokenizer, loaded.eos_ids, chat.append_policy, options)
     prompts = read_prompts(settings["prompts"])
+
+    def make_engine() -> RolloutEngine:
+        if engine.name == "hf":
+            return HFEngine(loaded.model, loaded.eos_ids, codec.pad_id, engine.max_batch)
+        return VLLMEngine(loaded.model, str(backbone), loaded.eos_ids, engine.max_batch, own)
+
     with world(settings, prompts) as running:
-        yield Parts(
-            settings,
-            prompts,
-            loaded,
-            codec,
-            HFEngine(loaded.model, loaded.eos_ids, codec.pad_id, engine.max_batch),
-            running,
-        )
+        yield Parts(settings, prompts, loaded, codec, make_engine, running)
 
 
 def open_tasks(
