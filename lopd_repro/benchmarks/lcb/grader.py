@@ -123,7 +123,8 @@ def grade(samples: Sequence[Sample], settings: GraderSettings) -> list[Verdict]:
 
 def _batches(waiting: Sequence[int], settings: GraderSettings) -> list[list[int]]:
     """Large batches first, which start few sandboxes, then small ones, which end together."""
-    left, made = list(waiting), []
+    left = list(waiting)
+    made: list[list[int]] = []
     while left:
         share = -(-len(left) // settings.workers)
         if share <= _FEW:
