@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
@@ -13,13 +14,45 @@ pytest.importorskip(
 
 
 @pytest.fixture(scope="module")
-def failing(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """A run of tests/cluster/Snakefile. Memory counts a tenth: 8,000 MB are 800."""
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"), memory=0.1)
-    work = cluster.folder / "work"
-    cluster.run("--snakefile", str(HERE / "Snakefile"), "--directory", str(work), "all")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cluster]:
+    """Two runs side by side, since most of their time is waiting.
+
+    `failing` runs tests/cluster/Snakefile; memory counts a tenth there, so that 8,000 MB are 800.
+    `workflow` runs the workflow itself: its audit, its tasks, and a training that has no model to
+    start from.
+    """
+    failing = Cluster(tmp_path_factory.mktemp("cluster"), memory=0.1)
+    work = failing.folder / "work"
+    workflow = Cluster(tmp_path_factory.mktemp("cluster"))
+    results = workflow.folder / "results"
+    (results / "backbones/tiny-128/model").mkdir(parents=True)
+    (results / "backbones/tiny-128/report.json").write_text("{}")
+    run = "runs/tool_use/tiny-128/grpo/seed0/metrics.jsonl"
+    targets = ["audit/report.html", "tasks/tool_use/splits.json", run]
+    with ThreadPoolExecutor() as pool:
+        pool.submit(
+            failing.run,
+            "--snakefile", str(HERE / "Snakefile"), "--directory", str(work), "all",
+        )  # fmt: skip
+        pool.submit(
+            workflow.run,
+            "--config", f"results={results}", "--retries", "0",
+            "--allowed-rules", "audit", "tasks", "train_grpo", "--",
+            *(f"{results}/{target}" for target in targets),
+        )  # fmt: skip
+    return {"failing": failing, "workflow": workflow}
+
+
+@pytest.fixture
+def failing(clusters: dict[str, Cluster]) -> Cluster:
+    cluster = clusters["failing"]
     assert cluster.code == 0, cluster.output
     return cluster
+
+
+@pytest.fixture
+def workflow(clusters: dict[str, Cluster]) -> Cluster:
+    return clusters["workflow"]
 
 
 def test_a_job_that_ran_out_of_memory_gets_more(failing: Cluster) -> None:
@@ -56,22 +89,6 @@ def test_logs_of_failed_jobs_stay_and_others_go(failing: Cluster) -> None:
     failed = {f"rule_{rule}/{failing.jobs(f'rule_{rule}')[0]['id']}.log"
               for rule in ("bank", "train_lopd")}  # fmt: skip
     assert kept == failed
-
-
-@pytest.fixture(scope="module")
-def workflow(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The workflow itself: its audit, its tasks, and a training that has no model to start from."""
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    results = cluster.folder / "results"
-    (results / "backbones/tiny-128/model").mkdir(parents=True)
-    (results / "backbones/tiny-128/report.json").write_text("{}")
-    run = "runs/tool_use/tiny-128/grpo/seed0/metrics.jsonl"
-    cluster.run(
-        "--config", f"results={results}", "--retries", "0",
-        "--allowed-rules", "audit", "tasks", "train_grpo", "--",
-        f"{results}/audit/report.html", f"{results}/tasks/tool_use/splits.json", f"{results}/{run}",
-    )  # fmt: skip
-    return cluster
 
 
 def test_real_jobs_run_to_their_end(workflow: Cluster) -> None:
