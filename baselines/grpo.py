@@ -70,20 +70,33 @@ class GRPO(Method):
     def loss(self, batch: Batch) -> Loss:
         """Clipped policy loss on the sampled tokens."""
         s = self.settings
-        logp = batch.student.logp(batch.tokens)
         if s["old_logp"] == "rollout" and batch.importance is not None:
             raise UserError(
                 "methods.grpo.old_logp: found rollout with optimiser.importance_cap, allowed: one "
                 "of them (the ratio to the engine's policy would count twice)"
             )
-        old = batch.old_logp if s["old_logp"] == "rollout" else logp.detach()
-        ratio = log_ratio(logp, old, s["log_ratio_clamp"])
         advantage = batch.extra["advantage"][batch.row]
-        per_token = batch.weighted(ppo_clip(ratio, advantage, s["eps_low"], s["eps_high"]))
-        value = aggregate(
-            per_token, batch.row, len(batch.trajectories), s["aggregation"], totals=batch.totals
-        )
-        clipped = clip_flags(ratio, advantage, s["eps_low"], s["eps_high"]).clipped
+
+        def ratio(logp: torch.Tensor, part: slice) -> torch.Tensor:
+            old = batch.old_logp[part] if s["old_logp"] == "rollout" else logp.detach()
+            return log_ratio(logp, old, s["log_ratio_clamp"])
+
+        def clipped_loss(logp: torch.Tensor, part: slice) -> torch.Tensor:
+            return ppo_clip(ratio(logp, part), advantage[part], s["eps_low"], s["eps_high"])
+
+        def mean(values: torch.Tensor) -> torch.Tensor:
+            return aggregate(
+                batch.weighted(values),
+                batch.row,
+                len(batch.trajectories),
+                s["aggregation"],
+                totals=batch.totals,
+            )
+
+        value, logp = batch.student.mean_loss(batch.tokens, clipped_loss, mean)
+        clipped = clip_flags(
+            ratio(logp, slice(0, len(logp))), advantage, s["eps_low"], s["eps_high"]
+        ).clipped
         tokens = max(1.0, batch.totals.tokens)
         return Loss(value, {"clip_fraction": float(clipped.sum()) / tokens})
 

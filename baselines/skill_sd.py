@@ -133,31 +133,42 @@ class SkillSD(Method):
         """Clipped policy loss, plus the weighted distillation term where there is a skill."""
         s = self.settings
         n_rows = len(batch.trajectories)
-        logp = batch.student.logp(batch.tokens)
-        # One update per batch: the policy that sampled is the policy before the update.
-        old = logp.detach()
         advantage = batch.extra["advantage"][batch.row]
-        per_token = batch.weighted(
-            ppo_clip(log_ratio(logp, old), advantage, s["eps_low"], s["eps_high"])
-        )
-        value = aggregate(per_token, batch.row, n_rows, s["aggregation"], totals=batch.totals)
-        if batch.teacher is None:
+        distilled, theirs = batch.distilled, None
+        if batch.teacher is not None:
+            found = batch.teacher.logp(batch.tokens[distilled])
+            theirs = found.new_zeros(len(distilled))
+            theirs[distilled] = found
+
+        def losses(logp: torch.Tensor, part: slice) -> torch.Tensor:
+            # One update per batch: the policy that sampled is the policy before the update.
+            old = logp.detach()
+            policy = ppo_clip(log_ratio(logp, old), advantage[part], s["eps_low"], s["eps_high"])
+            if theirs is None:
+                return policy.unsqueeze(-1)
+            kl = sampled_reverse_kl(logp, theirs[part], old, detach_rho=s["detach_rho"])
+            return torch.stack([policy, kl], dim=-1)
+
+        def mean_kl(values: torch.Tensor) -> torch.Tensor:
+            return aggregate(
+                batch.weighted(values[distilled], distilled),
+                batch.row[distilled],
+                n_rows,
+                s["aggregation"],
+                totals=batch.distilled_totals,
+            )
+
+        def mean(values: torch.Tensor) -> torch.Tensor:
+            policy = batch.weighted(values[:, 0])
+            value = aggregate(policy, batch.row, n_rows, s["aggregation"], totals=batch.totals)
+            return value if theirs is None else value + s["weight"] * mean_kl(values[:, 1])
+
+        value, logp = batch.student.mean_loss(batch.tokens, losses, mean)
+        if theirs is None:
             return Loss(value)
-        ours, tokens = logp[batch.distilled], batch.tokens[batch.distilled]
-        theirs = batch.teacher.logp(tokens)
-        token_kl = sampled_reverse_kl(
-            ours, theirs, old[batch.distilled], detach_rho=s["detach_rho"]
-        )
-        reverse_kl = aggregate(
-            batch.weighted(token_kl, batch.distilled),
-            batch.row[batch.distilled],
-            n_rows,
-            s["aggregation"],
-            totals=batch.distilled_totals,
-        )
-        gap = privilege(theirs, ours).sum() / batch.distilled_totals.tokens
-        sums = {"divergence": float(reverse_kl.detach()), "privilege": float(gap)}
-        return Loss(value + s["weight"] * reverse_kl, sums)
+        reverse_kl = mean_kl(sampled_reverse_kl(logp, theirs, logp))
+        gap = privilege(theirs[distilled], logp[distilled]).sum() / batch.distilled_totals.tokens
+        return Loss(value, {"divergence": float(reverse_kl), "privilege": float(gap)})
 
     def after_step(self, metrics: dict[str, float]) -> dict[str, float]:
         """Credit the skills that were used, then add those that this step's rollouts give."""

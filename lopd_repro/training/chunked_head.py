@@ -7,8 +7,8 @@ the projection where it is trained.
 of a row depends on what a loss makes of it: one matrix product in four is the price. Where the
 projection is not trained (a frozen teacher whose context is) the gradient of a row needs one
 product of its distribution with the weights, which the forward pass can make; that costs nothing.
-`mean_divergence` is told how per-token values become a scalar, so it makes its gradient in the
-forward pass, as Liger-Kernel's fused losses do.
+`mean_loss` and `mean_divergence` are told how per-token values become a scalar, so they make
+their gradient in the forward pass, as Liger-Kernel's fused losses do.
 
 Why no library does it. `torch.nn.functional.linear_cross_entropy` (2.13, chunked) agrees with
 `gather_logp` on one id per row, but its losses have the dtype of its inputs: log-probabilities in
@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lopd_repro.training.losses import divergence, temper
-from lopd_repro.training.token_scores import Mean, log_softmax
+from lopd_repro.training.token_scores import Mean, PerToken, log_softmax
 
 HALF = (torch.bfloat16, torch.float16)
 
@@ -54,6 +54,28 @@ def gather_logp(
         hidden, weight, ids, temperature, chunk, top, known, needs
     )
     return logp, found
+
+
+def mean_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    ids: Tensor,
+    per_token: PerToken,
+    mean: Mean,
+    *,
+    temperature: float = 1.0,
+    chunk: int,
+) -> tuple[Tensor, Tensor]:
+    """`mean` of a per-token loss of the log-probabilities of `ids` `[N]`, and those `[N]`.
+
+    Gradients flow through the scalar only.
+    """
+    grad = torch.is_grad_enabled()
+    needs = (grad and hidden.requires_grad, grad and weight.requires_grad)
+    total, logp = _MeanLoss.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, ids, per_token, mean, temperature, chunk, needs
+    )
+    return total, logp
 
 
 def mean_divergence(
@@ -139,6 +161,47 @@ class _GatherLogp(torch.autograd.Function):
         return *gradients.results(), *[None] * 6
 
 
+class _MeanLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        ids: Tensor,
+        per_token: PerToken,
+        mean: Mean,
+        temperature: float,
+        chunk: int,
+        needs: tuple[bool, bool],
+    ) -> tuple[Tensor, Tensor]:
+        n = len(hidden)
+        dtype = torch.float32 if hidden.dtype in HALF else hidden.dtype
+        logp = hidden.new_empty(n, dtype=dtype)
+        shape = per_token(logp[:0], slice(0, 0)).shape[1:]
+        values = hidden.new_empty((n, *shape), dtype=dtype)
+        weights = _coefficients(mean, values)
+        gradients = _Gradients(hidden, weight, *needs)
+        for part, rows in _log_probs(hidden, weight, temperature, chunk):
+            at = ids[part].unsqueeze(-1)
+            logp[part] = rows.gather(-1, at).squeeze(-1)
+            with torch.set_grad_enabled(gradients.wanted):
+                leaf = logp[part].detach().requires_grad_(gradients.wanted)
+                found = per_token(leaf, part)
+            values[part] = found.detach()
+            if gradients.wanted:
+                (slope,) = torch.autograd.grad(found, leaf, weights[part])
+                slope = slope.unsqueeze(-1) / temperature
+                gradients.add(part, rows.exp_().mul_(-slope).scatter_add_(-1, at, slope))
+        ctx.gradients = [gradients]
+        ctx.mark_non_differentiable(logp)
+        return _linear(mean, values, weights), logp
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        return *_taken(ctx, grad), *[None] * 6
+
+
 class _MeanDivergence(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -181,25 +244,14 @@ class _MeanDivergence(torch.autograd.Function):
                 del found, logits
                 for i, row in zip(leaves, rows, strict=True):
                     gradients[i].add(part, row)
-        total = mean(values)
-        expected = (weights * values).sum()
-        scale = float((weights * values).abs().sum())
-        if abs(float(total) - float(expected)) > 1e-4 * scale + 1e-30:
-            raise ValueError("the mean of a divergence must be linear in the per-token values")
         ctx.gradients = gradients
         ctx.mark_non_differentiable(*logp)
-        return total, logp[0], logp[1]
+        return _linear(mean, values, weights), logp[0], logp[1]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        if ctx.gradients is None:
-            raise RuntimeError("the gradient of a chunked divergence can be taken once only")
-        found = [g for side in ctx.gradients for g in side.results()]
-        ctx.gradients = None
-        if float(grad) != 1.0:
-            found = [None if g is None else g.mul_(grad) for g in found]
-        return *found, *[None] * 6
+        return *_taken(ctx, grad), *[None] * 6
 
 
 class _Gradients:
@@ -259,8 +311,28 @@ def _parts(n: int, chunk: int) -> Iterator[slice]:
     return (slice(start, min(start + chunk, n)) for start in range(0, n, chunk))
 
 
+def _taken(ctx: Any, grad: Tensor) -> list[Tensor | None]:
+    """Gradients made in the forward pass, times that of the scalar; their memory is given up."""
+    if ctx.gradients is None:
+        raise RuntimeError("the gradient of a chunked loss can be taken once only")
+    found = [g for side in ctx.gradients for g in side.results()]
+    ctx.gradients = None
+    if float(grad) != 1.0:
+        found = [None if g is None else g.mul_(grad) for g in found]
+    return found
+
+
+def _linear(mean: Mean, values: Tensor, weights: Tensor) -> Tensor:
+    """`mean` of the values, if it is the sum of them times its weights."""
+    total = mean(values)
+    shares = weights * values
+    if abs(float(total) - float(shares.sum())) > 1e-4 * float(shares.abs().sum()) + 1e-30:
+        raise ValueError("the mean of a chunked loss must be linear in the per-token values")
+    return total
+
+
 def _coefficients(mean: Mean, values: Tensor) -> Tensor:
-    """What a linear map multiplies each of its inputs by: `[N]`."""
+    """What a linear map multiplies each of its inputs by, in their shape."""
     with torch.enable_grad():
         probe = torch.zeros_like(values, requires_grad=True)
         result = mean(probe)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 
 from lopd_repro.errors import UserError
-from lopd_repro.training.chunked_head import gather_logp, mean_divergence
-from lopd_repro.training.token_scores import Mean, TokenScores
+from lopd_repro.training.chunked_head import gather_logp, mean_divergence, mean_loss
+from lopd_repro.training.token_scores import Mean, PerToken, TokenScores
 
 
 class ChunkedScores(TokenScores):
@@ -72,6 +72,23 @@ class ChunkedScores(TokenScores):
             top=top,
         )
         return self._keep(found, ids[:, 1:]), ids[:, 1:]
+
+    def mean_loss(
+        self, tokens: torch.Tensor, per_token: PerToken, mean: Mean
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """`mean` of a loss of the log-probabilities of `tokens` `[N]`, and those."""
+        total, logp = mean_loss(
+            self.hidden,
+            self.weight,
+            tokens,
+            per_token,
+            mean,
+            temperature=self.temperature,
+            chunk=self.chunk,
+        )
+        if self._sampled is None and torch.equal(tokens, self.tokens):
+            self._sampled = self._gather(tokens.unsqueeze(-1), logp).squeeze(-1)
+        return total, logp
 
     def mean_divergence(
         self, teacher: TokenScores, beta: float, mean: Mean, temperature: float | None = None

@@ -15,6 +15,12 @@ from lopd_repro.training.losses import divergence, temper
 Mean = Callable[[torch.Tensor], torch.Tensor]
 """A linear map from per-token values `[N]` to a scalar, such as `aggregate` with its options."""
 
+PerToken = Callable[[torch.Tensor, slice], torch.Tensor]
+"""Losses `[n]` or `[n, m]` of the tokens of a slice from their log-probabilities `[n]`.
+
+A token's may depend on its own log-probability only.
+"""
+
 
 class TokenScores:
     """Next-token distributions at N supervised positions, computed when asked for.
@@ -57,6 +63,17 @@ class TokenScores:
         """The k most likely ids per position: (log-probabilities, ids), both `[N, k]`."""
         values, ids = self.log_probs().topk(min(k, self.weight.shape[0]), dim=-1)
         return values, ids
+
+    def mean_loss(
+        self, tokens: torch.Tensor, per_token: PerToken, mean: Mean
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """`mean` of a loss of the log-probabilities of one id per position, `tokens` `[N]`.
+
+        Returns the scalar and, without gradient, the log-probabilities `[N]`. It is the loss that
+        `logp` would give; in chunks it costs one pass over the vocabulary less.
+        """
+        logp = self.logp(tokens)
+        return mean(per_token(logp, slice(0, len(self)))), logp.detach()
 
     def mean_divergence(
         self, teacher: TokenScores, beta: float, mean: Mean, temperature: float | None = None

@@ -97,11 +97,27 @@ def full(beta: float, temperature: float | None = None) -> Callable[[Case], Tens
     return loss
 
 
+def of_tokens(c: Case) -> Tensor:
+    """Two losses per token with means of their own (Skill-SD), and what is kept of the pass."""
+    shift = drawn(N, seed=7, dtype=c.hidden.dtype)
+
+    def losses(logp: Tensor, part: slice) -> Tensor:
+        return torch.stack([logp.exp(), (logp - shift[part]).square()], dim=-1)
+
+    def both(values: Tensor) -> Tensor:
+        return mean(values[:, 0]) - 0.5 * aggregate(values[2:, 1], ROW[2:], 4, "token_mean")
+
+    value, logp = c.student.mean_loss(c.tokens, losses, both)
+    assert not logp.requires_grad
+    return 2.0 * value + mean(c.student.logp(c.tokens) * logp) + mean(c.teacher.logp(c.tokens))
+
+
 LOSSES: dict[str, Callable[[Case], Tensor]] = {
     "sampled": sampled,
     "other_ids": other_ids,
     "support": support,
     "own_support": own_support,
+    "of_tokens": of_tokens,
     "doubled_ids": doubled_ids,
     "forward_kl": full(0.0),
     "reverse_kl": full(1.0),
@@ -179,6 +195,7 @@ def test_no_positions(chunk: int) -> None:
     assert values.shape == found.shape == (0, 3) and scores.logp(none).shape == (0,)
     assert scores.logp_at(none[:, None]).shape == (0, 1)
     total = scores.mean_divergence(scores.without_head_gradient(), 0.0, torch.sum)
+    total = total + scores.mean_loss(none, lambda logp, part: logp, torch.sum)[0]
     (values.sum() + scores.logp(none).sum() + total).backward()
     assert weight.grad is not None and not weight.grad.any()
 
@@ -302,7 +319,12 @@ def test_misuse_is_named() -> None:
         case.student.log_probs()
     with pytest.raises(ValueError, match="must be linear"):
         case.student.mean_divergence(case.teacher, 0.0, lambda values: values.square().sum())
-    value = case.student.mean_divergence(case.teacher, 0.0, torch.sum)
-    value.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="once only"):
-        value.backward()
+    with pytest.raises(ValueError, match="must be linear"):
+        case.student.mean_loss(case.tokens, lambda logp, part: logp, lambda v: v.exp().sum())
+    for value in (
+        case.student.mean_divergence(case.teacher, 0.0, torch.sum),
+        case.student.mean_loss(case.tokens, lambda logp, part: logp.exp(), torch.sum)[0],
+    ):
+        value.backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="once only"):
+            value.backward()
