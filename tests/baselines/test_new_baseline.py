@@ -29,6 +29,7 @@ def small_config() -> dict[str, Any]:
     config["benchmarks"] = {}
     config["base_model"]["corpus"]["conversations"] = {}
     del config["coding"]
+    del config["analyses"]
     config["backbones"] = {"tiny-96": config["backbones"]["tiny-96"]}
     config["backbones"]["tiny-96"]["shape"].update(hidden=32, feed_forward=32)
     config["tasks"]["sizes"] = {"train": 24, "validation": 12, "test": 12}
