@@ -37,7 +37,7 @@ use rule livecodebench_repository as livecodebench_data with:
     log:
         ".environments/logs/livecodebench-data.log",
     params:
-        what="data",
+        what=["data"],
         options=lambda wildcards, input: ["--source", input[0]],
         source=source(
             "lopd_repro.benchmarks.lcb.official_data", "eval/livecodebench/fetch.py"

@@ -1,6 +1,5 @@
 """Figures 3-5, Table 3, controls, selection, budget and diagnostics, on one backbone."""
 
-ANALYSES = config.get("analyses", {})
 FIGURES = [
     figure
     for figure, wanted in {
@@ -12,68 +11,6 @@ FIGURES = [
 ]
 RETRIEVED_BENCHMARKS = ["envscaler", *benchmarks_of("tool_use", "acebench")]
 TEST_CURVES = "envscaler_candidates"
-
-
-def analysed(methods, *benchmarks):
-    """Rows of the analyses' backbone, all seeds."""
-    return expand(
-        [benchmark_rows(name) for name in benchmarks],
-        backbone=ANALYSES.get("backbone", []),
-        method=methods,
-        seed=config["seeds"],
-    )
-
-
-def analysed_runs(methods, file="metrics.jsonl"):
-    """One file of every run on the analyses' backbone."""
-    return expand(
-        f"{run_folder('{method}', 'tool_use')}/{file}",
-        backbone=ANALYSES.get("backbone", []),
-        method=methods,
-        seed=config["seeds"],
-    )
-
-
-def trained(methods):
-    return [name for name in methods if name != "vanilla"]
-
-
-def lopd_runs():
-    """LOPD and what is like it."""
-    like = [v.name for v in VARIANTS.variants if v.like == "lopd"]
-    return ["lopd", *like] if "lopd" in REGISTRY.methods() else []
-
-
-def analysis_settings(wildcards):
-    """What the commands of the analyses read."""
-    backbone = config["backbones"][ANALYSES["backbone"]]
-    methods, controls = REGISTRY.methods(), REGISTRY.controls()
-    every = [*methods, *controls, *VARIANTS.names()]
-    return json.dumps(
-        {
-            "scale": config["scale"],
-            "notice": config["notice"],
-            "preset": config["preset"],
-            "domain": "tool_use",
-            "backbone": ANALYSES["backbone"],
-            "backbone_label": backbone["label"],
-            "paper_backbone": backbone["paper_backbone"],
-            "seeds": config["seeds"],
-            "labels": {name: REGISTRY[name].label for name in every},
-            "methods": methods,
-            "controls": controls,
-            "figure3": {
-                "margin": VARIANTS.of("margin"),
-                "frozen": "lopd_frozen" if "lopd_frozen" in every else None,
-            },
-            "figure4": {"methods": ANALYSES.get("curves", [])},
-            "figure5": {
-                "latents": VARIANTS.of("latents"),
-                "retrieved": VARIANTS.of("retrieved"),
-            },
-        },
-        sort_keys=True,
-    )
 
 
 # The curve on test tasks: drawn beside the validation curve, never used for a choice.
@@ -151,7 +88,7 @@ rule table3:
     params:
         settings=analysis_settings,
         source=source("lopd_repro.commands.table3"),
-        results=RESULTS,
+        results=lambda wildcards, output: Path(output[0]).parent,
     shell:
         "python -m lopd_repro table3 --settings {params.settings:q} --results {params.results:q}"
         " --reported {input.reported:q} --csv {output.csv:q} --markdown {output.markdown:q}"
@@ -207,7 +144,7 @@ rule figure_data:
     params:
         settings=analysis_settings,
         source=source("lopd_repro.commands.figure_data"),
-        results=RESULTS,
+        results=lambda wildcards, output: Path(output[0]).parent,
     shell:
         "python -m lopd_repro figure-data --figure {wildcards.figure} --settings {params.settings:q}"
         " --results {params.results:q} --reported {input.reported:q} --out {output.csv:q}"
@@ -260,7 +197,7 @@ rule controls:
     params:
         settings=analysis_settings,
         source=source("lopd_repro.commands.controls"),
-        results=RESULTS,
+        results=lambda wildcards, output: Path(output[0]).parent,
     shell:
         "python -m lopd_repro controls --settings {params.settings:q} --results {params.results:q}"
         " --out {output.csv:q} --verdict {output.verdict:q} --problems {output.problems:q}"
@@ -290,7 +227,7 @@ rule selection:
     params:
         settings=analysis_settings,
         source=source("lopd_repro.commands.selection"),
-        results=RESULTS,
+        results=lambda wildcards, output: Path(output[0]).parent,
     shell:
         "python -m lopd_repro selection --settings {params.settings:q} --rule {input.rule:q}"
         " --results {params.results:q} --out {output.csv:q} --chosen {output.chosen:q}"
@@ -320,7 +257,7 @@ rule budget:
     params:
         settings=analysis_settings,
         source=source("lopd_repro.commands.budget"),
-        results=RESULTS,
+        results=lambda wildcards, output: Path(output[0]).parent,
     shell:
         "python -m lopd_repro budget --settings {params.settings:q} --results {params.results:q}"
         " --claims {input.claims:q} --out {output.csv:q} --problems {output.problems:q}"
@@ -351,7 +288,7 @@ rule diagnostics:
     params:
         settings=analysis_settings,
         source=source("lopd_repro.commands.diagnostics"),
-        results=RESULTS,
+        results=lambda wildcards, output: Path(output[0]).parent,
     shell:
         "python -m lopd_repro diagnostics --settings {params.settings:q}"
         " --results {params.results:q} --out {output.csv:q} --summary {output.summary:q}"

@@ -8,9 +8,11 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
-from lopd_repro.workflow import methods, slices, sources, variants
+from lopd_repro.workflow import fetched, methods, slices, sources, variants
 
 VARIANTS = variants.expand(config)
+ANALYSES = config.get("analyses", {})
+DATA = fetched.data_folder(config)
 REGISTRY = methods.Registry(config)
 
 # Each domain's whole configuration, and the domain that a backbone belongs to.
@@ -280,3 +282,82 @@ def page_settings(wildcards):
         },
         sort_keys=True,
     )
+
+
+def analysed(methods, *benchmarks):
+    """Rows of the analyses' backbone, all seeds."""
+    return expand(
+        [benchmark_rows(name) for name in benchmarks],
+        backbone=ANALYSES.get("backbone", []),
+        method=methods,
+        seed=config["seeds"],
+    )
+
+
+def analysed_runs(methods, file="metrics.jsonl"):
+    """One file of every run on the analyses' backbone."""
+    return expand(
+        f"{run_folder('{method}', 'tool_use')}/{file}",
+        backbone=ANALYSES.get("backbone", []),
+        method=methods,
+        seed=config["seeds"],
+    )
+
+
+def trained(methods):
+    return [name for name in methods if name != "vanilla"]
+
+
+def lopd_runs():
+    """LOPD and what is like it."""
+    like = [v.name for v in VARIANTS.variants if v.like == "lopd"]
+    return ["lopd", *like] if "lopd" in REGISTRY.methods() else []
+
+
+def analysis_settings(wildcards):
+    """What the commands of the analyses read."""
+    backbone = config["backbones"][ANALYSES["backbone"]]
+    methods, controls = REGISTRY.methods(), REGISTRY.controls()
+    every = [*methods, *controls, *VARIANTS.names()]
+    return json.dumps(
+        {
+            "scale": config["scale"],
+            "notice": config["notice"],
+            "preset": config["preset"],
+            "domain": "tool_use",
+            "backbone": ANALYSES["backbone"],
+            "backbone_label": backbone["label"],
+            "paper_backbone": backbone["paper_backbone"],
+            "seeds": config["seeds"],
+            "labels": {name: REGISTRY[name].label for name in every},
+            "methods": methods,
+            "controls": controls,
+            "figure3": {
+                "margin": VARIANTS.of("margin"),
+                "frozen": "lopd_frozen" if "lopd_frozen" in every else None,
+            },
+            "figure4": {"methods": ANALYSES.get("curves", [])},
+            "figure5": {
+                "latents": VARIANTS.of("latents"),
+                "retrieved": VARIANTS.of("retrieved"),
+            },
+        },
+        sort_keys=True,
+    )
+
+
+def fetched_tasks(domain):
+    """Folders of a domain's tasks; empty unless they come from the hub."""
+    own = DOMAINS[domain]
+    return [fetched.place(own, source) for source in fetched.task_sources(own)]
+
+
+def fetched_embedder(wildcards):
+    """Folder of the retriever's model; empty unless it is fetched."""
+    own = DOMAINS[domain_of(wildcards)]
+    return [fetched.place(own, source) for source in fetched.embedder_sources(own)]
+
+
+def fetched_files(domain, *files):
+    """Fetched folders that some files of a domain's configuration stand in."""
+    return fetched.folders_of(DOMAINS.get(domain, {}), files)

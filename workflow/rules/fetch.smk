@@ -7,25 +7,7 @@ ended: what has arrived stays in the Hugging Face cache.
 from lopd_repro.files import digest_json
 from lopd_repro.workflow import fetched
 
-DATA = fetched.data_folder(config)
 SOURCES = fetched.needed(DOMAINS)
-
-
-def fetched_tasks(domain):
-    """Folders of a domain's tasks; empty unless they come from the hub."""
-    own = DOMAINS[domain]
-    return [fetched.place(own, source) for source in fetched.task_sources(own)]
-
-
-def fetched_embedder(wildcards):
-    """Folder of the retriever's model; empty unless it is fetched."""
-    own = DOMAINS[domain_of(wildcards)]
-    return [fetched.place(own, source) for source in fetched.embedder_sources(own)]
-
-
-def fetched_files(domain, *files):
-    """Fetched folders that some files of a domain's configuration stand in."""
-    return fetched.folders_of(DOMAINS.get(domain, {}), files)
 
 
 # Runs where the workflow was started: compute nodes often have no way out.
@@ -42,7 +24,7 @@ rule fetch:
     params:
         request=lambda wildcards: SOURCES[wildcards.source].request,
         pins=lambda wildcards: digest_json(SOURCES[wildcards.source].as_json())[:16],
-        data=DATA,
+        data=lambda wildcards, output: Path(output[0]).parent,
     shell:
         "python -m lopd_repro fetch {params.request:q} --data {params.data:q} > {log:q} 2>&1"
 

@@ -52,8 +52,8 @@ rule page:
     params:
         settings=page_settings,
         source=source("lopd_repro.commands.page"),
-        results=RESULTS,
-        reported="paper_tables",
+        results=lambda wildcards, output: Path(output[0]).parent,
+        reported=lambda wildcards: Path(PAPER[0]).parent,
     shell:
         "python -m lopd_repro page --settings {params.settings:q} --results {params.results:q}"
         " --reported {params.reported:q} --out {output:q} > {log:q} 2>&1"
