@@ -137,7 +137,9 @@ def test_a_bad_end_is_that_of_a_fresh_process_and_spares_the_others(
         f"{n}\n".encode() for n in (0, 1, 2, 4, 5)
     ]
     fresh = executor.run([Job("stdin", code, ["3\n"])])[0].cases[0]
-    assert seen(cases[3]) == seen(fresh)
+    # A flooding program may end by itself before it is killed: its exit code is a race.
+    same = slice(None, -1) if verdict == "refused" else slice(None)
+    assert seen(cases[3])[same] == seen(fresh)[same]
     stopped = executor.run([Job("stdin", code, ["1\n", "3\n", "5\n"], stop=True)])[0].cases
     assert [case.verdict for case in stopped] == ["ok", verdict, "skipped"]
 
