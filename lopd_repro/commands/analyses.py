@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lopd_repro.commands.table import csv_text
 from lopd_repro.files import write_text
 from lopd_repro.report.analysis import AnalysisSettings, analysis_settings
+from lopd_repro.report.cells import csv_text
 from lopd_repro.settings import read_settings
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lopd_repro.commands.table import read_reported
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_text
+from lopd_repro.report.cells import read_reported
 from lopd_repro.report.layout import EVERY_LAYOUT
 from lopd_repro.report.page.assemble import page_html
 from lopd_repro.report.page.results import Results

@@ -9,8 +9,6 @@ Incomplete cells are empty and named in the `--problems` file.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_text
+from lopd_repro.report.cells import csv_text, read_reported
 from lopd_repro.report.layout import EVERY_LAYOUT, Layout, TableSettings, layout
 from lopd_repro.report.render import html_page, markdown_page
 from lopd_repro.report.scores import noop_floor
@@ -101,31 +100,3 @@ def _write_comparisons(
         tasks="shared",
     )
     write_text(args.comparisons, csv_text(list(COMPARISON_COLUMNS), rows))
-
-
-def read_reported(path: Path) -> dict[tuple[str, str, str], str]:
-    """The paper's cells as printed, by (backbone, method, metric)."""
-    try:
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        for row in rows:
-            float(row["value"])
-        return {(r["backbone"], r["method"], r["metric"]): r["value"] for r in rows}
-    except (OSError, KeyError, ValueError) as error:
-        raise UserError(f"{path}: not a table of reported cells ({error!r})") from None
-
-
-def csv_text(columns: list[str], rows: list[dict[str, Any]]) -> str:
-    """CSV with numbers to four places; an empty cell is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow([_cell(row.get(column)) for column in columns])
-    return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    return f"{value:.4f}" if isinstance(value, float) else value

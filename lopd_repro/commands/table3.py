@@ -15,11 +15,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lopd_repro.commands.table import csv_text, read_reported
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_text
 from lopd_repro.report.behaviour import Table3Settings, build_table3
 from lopd_repro.report.behaviour_pages import html_page, markdown_page
+from lopd_repro.report.cells import csv_text, read_reported
 from lopd_repro.settings import build, read_settings
 
 
