@@ -10,17 +10,17 @@ and LOPD. A column whose files are missing or incomplete is empty and named in `
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
 
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_text
+from lopd_repro.report.analysis import part_of
 from lopd_repro.report.behaviour import Table3Settings, build_table3
 from lopd_repro.report.behaviour_pages import html_page, markdown_page
 from lopd_repro.report.cells import csv_text, read_reported
-from lopd_repro.settings import build, read_settings
+from lopd_repro.settings import read_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,10 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 def table3_settings(values: dict[str, Any]) -> Table3Settings:
     """From the settings that the analyses' commands share; what others need is passed over."""
-    known = {f.name for f in dataclasses.fields(Table3Settings)}
-    settings = build(Table3Settings, {k: v for k, v in values.items() if k in known}, "settings")
-    if not settings.seeds:
-        raise UserError("settings.seeds: found none, allowed: at least one training seed")
+    settings = part_of(Table3Settings, values)
     for method in ("vanilla", "lopd"):
         if method not in settings.labels:
             raise UserError(f"settings.labels.{method}: missing")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from lopd_repro.errors import UserError
 from lopd_repro.settings import build
@@ -48,13 +48,7 @@ class AnalysisSettings:
     def grid(self, name: str) -> list[tuple[str, str]]:
         """(value, method) of a grid in order of value; empty if it was not asked for."""
         figure, key = GRIDS[name]
-        values = getattr(self, figure).get(key) or {}
-        try:
-            return sorted(values.items(), key=lambda item: float(item[0]))
-        except ValueError:
-            raise UserError(
-                f"settings.{figure}.{key}: found {sorted(values)}, allowed: numbers as keys"
-            ) from None
+        return sorted_grid(getattr(self, figure), figure, key)
 
     def trained(self) -> list[str]:
         """Methods that train."""
@@ -68,10 +62,32 @@ class AnalysisSettings:
         return [n for n in dict.fromkeys([*names, *self.controls]) if n not in self.methods]
 
 
-def analysis_settings(values: dict[str, Any]) -> AnalysisSettings:
-    """From the settings that all commands of the analyses share; other keys are passed over."""
-    known = {field.name for field in dataclasses.fields(AnalysisSettings)}
-    settings = build(AnalysisSettings, {k: v for k, v in values.items() if k in known}, "settings")
-    if not settings.seeds:
+S = TypeVar("S")
+
+
+def part_of(kind: type[S], values: dict[str, Any]) -> S:
+    """A command's part of the settings that all analyses share; other keys are passed over.
+
+    kind: a dataclass with `seeds`, of which there must be at least one.
+    """
+    known = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    settings = build(kind, {k: v for k, v in values.items() if k in known}, "settings")
+    if not settings.seeds:  # type: ignore[attr-defined]
         raise UserError("settings.seeds: found none, allowed: at least one training seed")
     return settings
+
+
+def sorted_grid(section: dict[str, Any], figure: str, key: str) -> list[tuple[str, str]]:
+    """(value, method) of a grid in order of value; empty if it was not asked for."""
+    values = section.get(key) or {}
+    try:
+        return sorted(values.items(), key=lambda item: float(item[0]))
+    except (AttributeError, ValueError):
+        raise UserError(
+            f"settings.{figure}.{key}: found {values!r}, allowed: a mapping with numbers as keys"
+        ) from None
+
+
+def analysis_settings(values: dict[str, Any]) -> AnalysisSettings:
+    """What selection, budget, diagnostics and controls read."""
+    return part_of(AnalysisSettings, values)

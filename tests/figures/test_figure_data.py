@@ -162,7 +162,7 @@ def test_nothing_measured_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixt
         ({"figure3": {}}, "settings.figure3.margin: found None, allowed: a filled mapping"),
         ({"figure3": {"margin": {"big": "lopd"}}}, "found ['big'], allowed: numbers as keys"),
         ({"figure3": {"margin": {"0": "lopd_x"}}}, "settings.labels: no name for 'lopd_x'"),
-        ({"seeds": []}, "settings.seeds: found none, allowed: at least one seed"),
+        ({"seeds": []}, "settings.seeds: found none, allowed: at least one training seed"),
     ],
 )
 def test_settings_that_cannot_be(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
 from lopd_repro.errors import UserError
+from lopd_repro.report.analysis import part_of, sorted_grid
 from lopd_repro.report.figures.points import Point
-from lopd_repro.settings import build
 
 
 @dataclass(frozen=True)
@@ -39,22 +38,13 @@ class FigureSettings:
 
 
 def figure_settings(values: dict[str, Any]) -> FigureSettings:
-    """From the settings that all commands of the analyses share; other keys are passed over."""
-    known = {f.name for f in dataclasses.fields(FigureSettings)}
-    settings = build(FigureSettings, {k: v for k, v in values.items() if k in known}, "settings")
-    if not settings.seeds:
-        raise UserError("settings.seeds: found none, allowed: at least one seed")
-    return settings
+    """From the settings that all commands of the analyses share."""
+    return part_of(FigureSettings, values)
 
 
 def grid(section: dict[str, Any], figure: str, name: str) -> dict[str, str]:
-    """A grid `{x: method}` in rising order of x, which is written as on the axis (`0`, `0.05`)."""
-    found = section.get(name)
-    if not isinstance(found, dict) or not found:
-        raise UserError(f"settings.{figure}.{name}: found {found!r}, allowed: a filled mapping")
-    try:
-        return {f"{float(x):g}": found[x] for x in sorted(found, key=float)}
-    except ValueError:
-        raise UserError(
-            f"settings.{figure}.{name}: found {list(found)}, allowed: numbers as keys"
-        ) from None
+    """A filled grid `{x: method}` in rising order of x, written as on the axis (`0`, `0.05`)."""
+    found = sorted_grid(section, figure, name)
+    if not found:
+        raise UserError(f"settings.{figure}.{name}: found none, allowed: a filled mapping")
+    return {f"{float(x):g}": method for x, method in found}
