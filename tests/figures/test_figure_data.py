@@ -159,8 +159,11 @@ def test_nothing_measured_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"figure3": {}}, "settings.figure3.margin: found None, allowed: a filled mapping"),
-        ({"figure3": {"margin": {"big": "lopd"}}}, "found ['big'], allowed: numbers as keys"),
+        ({"figure3": {}}, "settings.figure3.margin: found none, allowed: a filled mapping"),
+        (
+            {"figure3": {"margin": {"big": "lopd"}}},
+            "found {'big': 'lopd'}, allowed: a mapping with numbers as keys",
+        ),
         ({"figure3": {"margin": {"0": "lopd_x"}}}, "settings.labels: no name for 'lopd_x'"),
         ({"seeds": []}, "settings.seeds: found none, allowed: at least one training seed"),
     ],
