@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from lopd_repro.errors import UserError
-from lopd_repro.experience.bank import read_bank
-from lopd_repro.experience.pairing import PAIRINGS, assign_experiences, overlap
-from lopd_repro.files import read_json
+from lopd_repro.experience.assigned import read_task_experiences
+from lopd_repro.experience.pairing import PAIRINGS
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import PLACES, Context, TextContext
 from lopd_repro.training.losses import (
+    AVERAGING,
     aggregate,
     captured_mass,
     privilege,
@@ -38,8 +38,6 @@ from lopd_repro.training.method import (
     choice,
 )
 from lopd_repro.training.text_contexts import TextContexts
-
-AVERAGING = {"trajectory_mean": "seq_mean_token_mean", "token_mean": "token_mean"}
 
 
 class LOPDText(Method):
@@ -66,24 +64,14 @@ class LOPDText(Method):
         for needed in ("bank", "retrieved"):
             if needed not in resources.files:
                 raise UserError(f"method {self.name}: it needs the input file {needed}")
-        retrieved = read_json(resources.files["retrieved"])
-        train, n_retrieved = retrieved["train"], int(s["n_retrieved"])
-        bank = {e.experience_id: e for e in read_bank(resources.files["bank"], set(train))}
-        assigned = assign_experiences(
-            sorted(train),
-            train,
-            n_retrieved,
-            s["pairing"],
-            retrieved["groups"],
-            bank,
-            resources.seed,
+        given = read_task_experiences(
+            resources.files, int(s["n_retrieved"]), s["pairing"], resources.seed
         )
+        self._paired = given.metrics
         self._traces = {
-            task: [bank[name].trace for name in names] for task, names in assigned.items()
+            task: [given.bank[name].trace for name in names]
+            for task, names in given.assigned.items()
         }
-        self._paired: dict[str, float] = {}
-        if s["pairing"] != "retrieved":
-            self._paired = {"pairing_overlap": overlap(assigned, train, n_retrieved)}
         self._texts = TextContexts(
             self.name, resources, s["context_overflow"], int(s["context_limit"])
         )
@@ -114,7 +102,7 @@ class LOPDText(Method):
             reverse_kl_topk_tail(student.logp_at(support), teacher_top),
             batch.row[batch.distilled],
             len(batch.trajectories),
-            AVERAGING[s["loss_averaging"]],  # type: ignore[arg-type]
+            AVERAGING[s["loss_averaging"]],
             totals=batch.distilled_totals,
         )
         tokens = batch.tokens[batch.distilled]

@@ -27,9 +27,8 @@ from typing import Any, ClassVar
 import torch
 
 from lopd_repro.errors import UserError
-from lopd_repro.experience.bank import read_bank
-from lopd_repro.experience.pairing import PAIRINGS, assign_experiences, overlap
-from lopd_repro.files import read_json
+from lopd_repro.experience.assigned import read_task_experiences
+from lopd_repro.experience.pairing import PAIRINGS
 from lopd_repro.lopd.composer import Composer
 from lopd_repro.lopd.latents import Framing, LatentSource
 from lopd_repro.lopd.profile import DivergenceProfile
@@ -39,6 +38,7 @@ from lopd_repro.models.backbone import copy_model, freeze
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import Context, LatentContext
 from lopd_repro.training.losses import (
+    AVERAGING,
     Totals,
     aggregate,
     anchor_distance,
@@ -62,7 +62,6 @@ from lopd_repro.training.method import (
 )
 
 LATENTS = ("composed", "random")
-AVERAGING = {"trajectory_mean": "seq_mean_token_mean", "token_mean": "token_mean"}
 
 
 class LOPD(Method):
@@ -101,22 +100,9 @@ class LOPD(Method):
         for needed in ("bank", "retrieved", "composer"):
             if needed not in files:
                 raise UserError(f"method {self.name}: it needs the input file {needed}")
-        retrieved = read_json(files["retrieved"])
-        bank = {e.experience_id: e for e in read_bank(files["bank"], set(retrieved["train"]))}
         self.teacher_model = freeze(copy_model(resources.backbone.model))
-        assigned = assign_experiences(
-            sorted(retrieved["train"]),
-            retrieved["train"],
-            int(s["n_retrieved"]),
-            s["pairing"],
-            retrieved["groups"],
-            bank,
-            resources.seed,
-        )
-        self._paired: dict[str, float] = {}
-        if s["pairing"] != "retrieved":
-            share = overlap(assigned, retrieved["train"], int(s["n_retrieved"]))
-            self._paired = {"pairing_overlap": share}
+        given = read_task_experiences(files, int(s["n_retrieved"]), s["pairing"], resources.seed)
+        self._paired = given.metrics
         framing = Framing(resources.prompts["latent_before"], resources.prompts["latent_after"])
         shape = composer_settings(files["composer"])
 
@@ -126,7 +112,9 @@ class LOPD(Method):
             )
             composer.load(files["composer"])
             composer.train_mode(False)
-            return LatentSource(composer, bank, assigned, resources.domain.task_text, framing)
+            return LatentSource(
+                composer, given.bank, given.assigned, resources.domain.task_text, framing
+            )
 
         self._start: LatentSource | RandomLatents = source("start")
         self._source: LatentSource | RandomLatents = source("composer")
@@ -184,14 +172,14 @@ class LOPD(Method):
         scored = ~batch.rewards.isnan()[row]
 
         def mean(values: torch.Tensor, averaging: str) -> torch.Tensor:
-            return aggregate(values, row, n_rows, AVERAGING[averaging], totals=totals)  # type: ignore[arg-type]
+            return aggregate(values, row, n_rows, AVERAGING[averaging], totals=totals)
 
         def scored_mean(values: torch.Tensor, averaging: str) -> torch.Tensor:
             return aggregate(
                 values,
                 row[scored],
                 n_rows,
-                AVERAGING[averaging],  # type: ignore[arg-type]
+                AVERAGING[averaging],
                 totals=self._scored,
             )
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from lopd_repro.training.losses.aggregation import (
     AGGREGATION_MODES,
+    AVERAGING,
     AggregationMode,
     Totals,
     aggregate,
@@ -61,6 +62,7 @@ from lopd_repro.training.losses.support import (
 
 __all__ = [
     "AGGREGATION_MODES",
+    "AVERAGING",
     "AggregationMode",
     "ClipFlags",
     "Totals",

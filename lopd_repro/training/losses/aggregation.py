@@ -21,6 +21,12 @@ AggregationMode = Literal[
     "seq_mean_token_sum_norm",
     "seq_sum_token_sum_norm",
 ]
+AVERAGING: dict[str, AggregationMode] = {
+    "trajectory_mean": "seq_mean_token_mean",
+    "token_mean": "token_mean",
+}
+"""The paper's mean over tokens and then trajectories, and the released code's over all tokens."""
+
 AGGREGATION_MODES: tuple[str, ...] = get_args(AggregationMode)
 
 EmptyRows = Literal["exclude", "count"]
