@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import ScriptDomain, backbone, codec, full_logits, trajectory
+from small import ScriptDomain, backbone, codec, full_logits, grouped
 from small_lopd import PROMPTS, TRAIN
 
 from lopd_repro.errors import UserError
@@ -18,7 +18,7 @@ from lopd_repro.experience.skills import Skill, write_skills
 from lopd_repro.models.backbone import copy_model
 from lopd_repro.rollout.engine import SamplingParams
 from lopd_repro.rollout.episodes import Trajectory
-from lopd_repro.rollout.heads import ContextOverflowError, build_head
+from lopd_repro.rollout.heads import ContextOverflowError
 from lopd_repro.rollout.hf_engine import HFEngine
 from lopd_repro.training.evaluate import EvaluationPlan
 from lopd_repro.training.loop import LoopSettings, RunSeeds, TrainingRun
@@ -68,21 +68,8 @@ def method(name: str, folder: Path, **settings: Any) -> Method:
 
 
 def episodes(rewards: Sequence[float] = (1.0, 0.25, 1.0, 0.0)) -> list[Trajectory]:
-    """A group of three on t0 and one rollout on t2; sampled parts, glue between two."""
-    domain, made = ScriptDomain(), []
-    parts = [
-        [("ab", True), ("\nok\n", False), ("Task Completed", True)],
-        [("c", True)],
-        [("de" * 5, True), ("\n", False), ("f", True)],
-        [("gh", True)],
-    ]
-    for i, (texts, reward) in enumerate(zip(parts, rewards, strict=True)):
-        task = "t2" if i == 3 else "t0"
-        head = build_head(codec(), domain.opening(task)).head.ids
-        made.append(trajectory(task, head, texts, reward))
-        made[-1].group = int(i == 3)
-        made[-1].records = [{"executed": True, "text": f"step {i}"}]
-    return made
+    """A group of three on t0 and one rollout on t2."""
+    return grouped(rewards, "t2")
 
 
 def stepper(chosen: Method, **settings: Any) -> Stepper:

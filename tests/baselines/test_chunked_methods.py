@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import ScriptDomain, codec, end_ids, make_model, tokenizer, trajectory
+from small import ScriptDomain, codec, end_ids, grouped, make_model, tokenizer
 from small_lopd import PROMPTS, lopd_files
 
 from lopd_repro.errors import UserError
@@ -17,7 +17,6 @@ from lopd_repro.experience.skills import Skill, write_skills
 from lopd_repro.lopd.method import LOPD
 from lopd_repro.models.backbone import Backbone
 from lopd_repro.rollout.episodes import Trajectory
-from lopd_repro.rollout.heads import build_head
 from lopd_repro.training import chunked_head
 from lopd_repro.training.chunked_scores import ChunkedScores
 from lopd_repro.training.method import Batch, Loss, Method, Resources, load_method
@@ -66,20 +65,9 @@ def surroundings(folder: Path) -> Resources:
 
 def episodes(rewards: Sequence[float] = (1.0, 0.25, 1.0, 0.0)) -> list[Trajectory]:
     """A group of three on t0 and one rollout on t5, which has no context of any kind."""
-    domain, made = ScriptDomain(), []
-    parts = [
-        [("ab", True), ("\nok\n", False), ("Task Completed", True)],
-        [("c", True)],
-        [("de" * 5, True), ("\n", False), ("f", True)],
-        [("gh", True)],
-    ]
-    for i, (texts, reward) in enumerate(zip(parts, rewards, strict=True)):
-        task = "t5" if i == 3 else "t0"
-        head = build_head(codec(), domain.opening(task)).head.ids
-        made.append(trajectory(task, head, texts, reward))
-        made[-1].group = int(i == 3)
-        made[-1].records = [{"executed": True, "text": f"step {i}"}]
-        made[-1].raw_logp = [-1.0 if kept else 0.0 for kept in made[-1].supervised]
+    made = grouped(rewards, "t5")
+    for one in made:
+        one.raw_logp = [-1.0 if kept else 0.0 for kept in one.supervised]
     return made
 
 

@@ -17,6 +17,7 @@ from lopd_repro.models.tiny_tokenizer import EOS, build_tokenizer
 from lopd_repro.rollout.domain import Opening, TurnOutcome
 from lopd_repro.rollout.engine import OnTurns, Prompt, SamplingParams, Turn
 from lopd_repro.rollout.episodes import Trajectory
+from lopd_repro.rollout.heads import build_head
 from lopd_repro.training.method import load_method
 
 GRPO: Any = load_method(Path(__file__).resolve().parents[2] / "baselines" / "grpo.py")
@@ -188,4 +189,22 @@ def trajectory(
         made.supervised += [sampled] * len(ids)
         made.logp += [0.0] * len(ids)
         made.raw_logp += [0.0] * len(ids)
+    return made
+
+
+def grouped(rewards: Sequence[float], other: str) -> list[Trajectory]:
+    """A group of three on t0 and one rollout on `other`; sampled parts, glue between two."""
+    domain, made = ScriptDomain(), []
+    parts = [
+        [("ab", True), ("\nok\n", False), ("Task Completed", True)],
+        [("c", True)],
+        [("de" * 5, True), ("\n", False), ("f", True)],
+        [("gh", True)],
+    ]
+    for i, (texts, reward) in enumerate(zip(parts, rewards, strict=True)):
+        task = other if i == 3 else "t0"
+        head = build_head(codec(), domain.opening(task)).head.ids
+        made.append(trajectory(task, head, texts, reward))
+        made[-1].group = int(i == 3)
+        made[-1].records = [{"executed": True, "text": f"step {i}"}]
     return made
