@@ -196,12 +196,13 @@ rule controls:
         "../envs/lopd_repro.yaml"
     params:
         settings=analysis_settings,
+        decisive=ANALYSES.get("decisive", "lopd_shuffled"),
         source=source("lopd_repro.commands.controls"),
         results=lambda wildcards, output: Path(output[0]).parent,
     shell:
         "python -m lopd_repro controls --settings {params.settings:q} --results {params.results:q}"
-        " --out {output.csv:q} --verdict {output.verdict:q} --problems {output.problems:q}"
-        " > {log:q} 2>&1"
+        " --out {output.csv:q} --verdict {output.verdict:q} --decisive {params.decisive:q}"
+        " --problems {output.problems:q} > {log:q} 2>&1"
 
 
 rule selection:
