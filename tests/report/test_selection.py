@@ -210,7 +210,7 @@ def test_a_bad_rule_file_is_refused_in_one_line(text: str, message: str, tmp_pat
 
 
 def test_settings_that_cannot_be_used_are_refused() -> None:
-    with pytest.raises(UserError, match=r"settings.figure3.margin: found \['big'\]"):
+    with pytest.raises(UserError, match=r"settings\.figure3\.margin: found \{'big': 'lopd'\}"):
         analysis_settings(settings(figure3={"margin": {"big": "lopd"}})).grid("margin")
     with pytest.raises(UserError, match=r"settings\.seeds: found none"):
         analysis_settings(settings(seeds=[]))
