@@ -51,7 +51,7 @@ def examine(config: Mapping[str, Any], network: bool = True) -> list[Finding]:
     sources = fetched.needed(domains)
     data = Path(fetched.data_folder(config))
     missing = [source for source in sources.values() if not placed(source, data)]
-    found = [python(), *packages()]
+    found = [python(), *packages(), *further_packages(domains)]
     found += devices(domains)
     found.append(disk(config, missing))
     found += [fetched_source(source, data) for source in sources.values()]
@@ -73,14 +73,38 @@ def python() -> Finding:
 
 def packages() -> list[Finding]:
     """Installed versions of the packages that matter most."""
-    versions, lacking = [], []
-    for name in _PACKAGES:
-        try:
-            versions.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            lacking.append(name)
+    known = {name: _version(name) for name in _PACKAGES}
+    versions = [f"{name} {version}" for name, version in known.items() if version]
+    lacking = [name for name, version in known.items() if not version]
     found = [Finding("ok", "packages", ", ".join(versions))] if versions else []
     return found + [Finding("problem", "packages", f"{name} is not installed") for name in lacking]
+
+
+def further_packages(domains: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Packages outside the lock file that the configuration's data and retriever need."""
+    needed: dict[str, str] = {}
+    for own in domains.values():
+        for source in fetched.task_sources(own):
+            if any(name.endswith(".parquet") for name in source.files):
+                needed["pyarrow"] = f"{source.name} is Parquet"
+        embedder = own["bank"]["embedder"]
+        if embedder.startswith(("hub:", "sentence-transformers:")):
+            needed["sentence-transformers"] = f"the retriever {embedder}"
+    return [
+        Finding("ok", "packages", f"{name} {version} ({why})")
+        if (version := _version(name))
+        else Finding(
+            "problem", "packages", f"{name} is not installed: pip install '.[paper]' ({why})"
+        )
+        for name, why in needed.items()
+    ]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def devices(domains: Mapping[str, Mapping[str, Any]]) -> list[Finding]:

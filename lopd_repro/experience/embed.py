@@ -93,7 +93,7 @@ class SentenceTransformerEmbedder:
         except ImportError:
             raise UserError(
                 f"retrieval.embedder sentence-transformers:{name}: the package "
-                "sentence-transformers is not installed"
+                "sentence-transformers is not installed: pip install '.[paper]'"
             ) from None
         self._model = SentenceTransformer(name)
 

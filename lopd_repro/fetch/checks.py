@@ -57,7 +57,7 @@ def _parquet_rows(path: Path) -> int:
     except ImportError:
         raise UserError(
             f"{path}: a Parquet file is read with pyarrow, which is not installed: pip install "
-            "pyarrow"
+            "'.[paper]'"
         ) from None
     from pyarrow import ArrowInvalid
 

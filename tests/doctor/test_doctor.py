@@ -37,6 +37,15 @@ def test_the_default_scale_can_run_and_the_papers_cannot_without_gpus(
     assert any("asks for cuda" in text for text in problems)
 
 
+def test_packages_outside_the_lock_are_asked_for_where_they_are_needed(
+    paper: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "_version", {"pyarrow": "26.0"}.get)
+    found = {f.text.split(" ")[0]: f.state for f in checks.further_packages(paper)}
+    assert found == {"pyarrow": "ok", "sentence-transformers": "problem"}
+    assert checks.further_packages(domains(load([ROOT / "config/tiny.yaml"]))) == []
+
+
 def test_memory_is_counted_for_the_largest_backbone(paper: dict[str, dict[str, Any]]) -> None:
     # 8.2e9 weights of Qwen3-8B, 16 bytes for the policy and 4 for the teacher.
     needed = checks._largest_bytes(paper)

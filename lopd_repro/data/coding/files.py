@@ -179,7 +179,7 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
         from pyarrow import ArrowInvalid
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        raise UserError(f"{path}: reading Parquet needs the package pyarrow") from None
+        raise UserError(f"{path}: reading Parquet needs pyarrow: pip install '.[paper]'") from None
     try:
         file = ParquetFile(path)
     except ArrowInvalid as error:
