@@ -19,7 +19,7 @@ def filtered_log_probs(logits: torch.Tensor, params: SamplingParams) -> torch.Te
         scaled = scaled.masked_fill(scaled < threshold, float("-inf"))
     if params.top_p < 1:
         ordered, order = scaled.sort(dim=-1, descending=True)
-        mass = ordered.softmax(-1).cumsum(-1)
+        mass = running_sums(ordered.softmax(-1))
         drop = (mass - ordered.softmax(-1)) >= params.top_p
         drop[:, 0] = False
         scaled = scaled.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), float("-inf"))
@@ -42,12 +42,32 @@ def draw(
     else:
         plain = params.temperature == 1 and params.top_p == 1 and not params.top_k
         sampled = raw if plain else filtered_log_probs(logits, params)
-        cumulative = sampled.double().exp().cumsum(-1)
+        cumulative = running_sums(sampled.double().exp())
         target = uniforms.double().unsqueeze(-1) * cumulative[:, -1:]
         ids = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
         ids = ids.clamp(max=logits.shape[-1] - 1)
         logp = sampled.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
     return ids, logp, raw.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+
+
+def running_sums(probabilities: torch.Tensor) -> torch.Tensor:
+    """Sums along the last dimension that come out the same every time.
+
+    A GPU adds floats in whatever order its blocks end, which torch refuses where deterministic
+    algorithms are asked for; there they are added as integers.
+    """
+    if probabilities.device.type == "cpu":
+        return probabilities.cumsum(-1)
+    return integer_sums(probabilities)
+
+
+def integer_sums(probabilities: torch.Tensor) -> torch.Tensor:
+    """Running sums `[batch, vocabulary]` in float64, added in units of 2^-60.
+
+    They never fall, and stand still over a probability of 0 (or below 2^-60).
+    """
+    units = (probabilities.double() * 2.0**60).long()
+    return units.cumsum(-1).double() * 2.0**-60
 
 
 def uniforms_for(seed: int, count: int) -> torch.Tensor:
