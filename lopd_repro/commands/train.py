@@ -5,9 +5,9 @@
         --state results/state/... [--input bank=FILE --input retrieved=FILE ...]
 
 Writes `metrics.jsonl`, `selected.json`, `manifest.json`, `checkpoint/` and the method's own files
-of the selected step (LOPD: its composer) under `--out`, and with `train.keep_candidates` the
-weights of every validated step under `candidates/`. An interrupted run goes on from its last saved
-step under `--state` and ends with the same bytes.
+of the selected step (LOPD: its composer) under `--out`. `train.keep_candidates: true` leaves the
+weights of every validated step under `candidates/`, `false` an empty folder. An interrupted run
+goes on from its last saved step under `--state` and ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ def run(args: argparse.Namespace) -> int:
             artifacts, keep = method.artifacts(), False
         selected["validation_scores"] = selected.get("validation_scores", {})
         candidates = Candidates(args.state)
-        if keep:
+        if keep or "keep_candidates" in settings.get("train", {}):
+            # Where the setting is named, the workflow expects the folder, if only an empty one.
+            if not keep:
+                candidates.begin()
             candidates.publish(args.out)
         else:
             shutil.rmtree(args.out / CANDIDATES, ignore_errors=True)

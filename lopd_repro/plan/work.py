@@ -151,7 +151,7 @@ class Estimator:
     def _train(self, work: Work, job: Job, domain: str) -> Work:
         config, method = self.domains[domain], job.get("method")
         method = method or job.rule.removeprefix("train_")
-        own = slices.method_slice(config, method)
+        own = slices.method_slice(config, method, job.get("backbone"))
         base = self._root(config, method)
         shape = work.model
         assert shape is not None

@@ -39,8 +39,11 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any], whole: tuple[str, 
     return merged
 
 
-def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, Any]:
-    """Settings of a job; `name` is the backbone (base_model) or the method (train)."""
+def slice_for(
+    config: Mapping[str, Any], job: str, name: str = "", backbone: str = ""
+) -> dict[str, Any]:
+    """Settings of a job; `name` is the backbone (base_model), or the method that `backbone` is
+    trained by (train)."""
     domain = {"domain": config.get("domain", "tool_use")}
     shared = {**domain, **{key: config[key] for key in _RUN}}
     if job == "tasks":
@@ -100,7 +103,7 @@ def slice_for(config: Mapping[str, Any], job: str, name: str = "") -> dict[str, 
             "composer": {**config["composer"], **overrides(config, name, "composer")},
         }
     if job == "train":
-        return {**shared, **method_slice(config, name)}
+        return {**shared, **method_slice(config, name, backbone)}
     if job == "evaluate":
         label = config["tasks"]["data_label"]
         return {**shared, "evaluation": config["evaluation"], "data_label": label}
@@ -151,8 +154,8 @@ def conversations_slice(config: Mapping[str, Any], benchmark: str) -> dict[str, 
     return {"count": count, **base["conversations"][benchmark]}
 
 
-def method_slice(config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A method's own settings over the shared ones.
+def method_slice(config: Mapping[str, Any], name: str, backbone: str = "") -> dict[str, Any]:
+    """A method's own settings over the shared ones, for its training on a backbone.
 
     `like` starts from another method's settings; `group_size`, `train` and `optimiser` override
     the run's; `composer`, `cold_start` and `retrieval` are for the jobs before it; every other key
@@ -160,8 +163,10 @@ def method_slice(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """
     own = _without(_resolved(config["method_settings"], name, ()), *_BEFORE)
     train = {**config["train"], **own.pop("train", {}), "group_size": own.pop("group_size", 1)}
-    if name in config.get("analyses", {}).get("curves", []):
-        train["keep_candidates"] = True
+    analyses = config.get("analyses", {})
+    if name in analyses.get("curves", []):
+        # Of the other backbones no curve is drawn, and a checkpoint weighs gigabytes.
+        train["keep_candidates"] = backbone == analyses["backbone"]
     return {
         "train": train,
         "optimiser": {**config["optimiser"], **own.pop("optimiser", {})},

@@ -94,8 +94,10 @@ def test_what_a_training_does(paper: Estimator) -> None:
     assert frozen.scored == pytest.approx(1600 * (total + 3 * 1500))
     vanilla = paper.work(job("train_vanilla", **names))
     assert (vanilla.rollouts, vanilla.trained) == (150, 0)
-    # Of LOPD, GRPO and Skill-SD every validated checkpoint is kept for the curves.
+    # Of LOPD, GRPO and Skill-SD every validated checkpoint is kept for the curves, on one backbone.
     assert lopd.disk == 6 * vanilla.disk == 6 * 4 * Shape(**KNOWN["models"]["qwen3-4b"]).parameters
+    names["backbone"] = "qwen3-8b"
+    assert len({paper.work(job(f"train_{m}", **names)).disk for m in ("lopd", "vanilla")}) == 1
 
 
 def test_what_other_jobs_do(paper: Estimator) -> None:

@@ -51,9 +51,17 @@ def test_a_control_may_change_the_retrieval(config: dict[str, Any]) -> None:
     assert own["retrieval"] == {**shared["retrieval"], "self_retrieval": True}
 
 
-def test_only_the_named_curves_keep_their_candidates(config: dict[str, Any]) -> None:
+def test_only_the_named_curves_keep_their_candidates_on_their_backbone(
+    config: dict[str, Any],
+) -> None:
     expand(config)
-    assert method_slice(config, "lopd")["train"]["keep_candidates"] is True
+    own = config["analyses"]["backbone"]
+    assert method_slice(config, "lopd", own)["train"]["keep_candidates"] is True
+    (other,) = set(config["backbones"]) - {own}
+    assert method_slice(config, "lopd", other)["train"]["keep_candidates"] is False
+    code = domains(config)["coding"]
+    (name, *_) = code["backbones"]
+    assert slice_for(code, "train", "grpo", name)["train"]["keep_candidates"] is False
     for name in ("lopd_margin_0", "lopd_shuffled", "sdft"):
         assert "keep_candidates" not in method_slice(config, name)["train"]
 

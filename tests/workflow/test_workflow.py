@@ -74,7 +74,7 @@ def test_a_method_can_start_from_anothers_settings() -> None:
     control = method_slice(CONFIG, "lopd_shuffled")
     original = method_slice(CONFIG, "lopd")
     assert control["method"] == {**original["method"], "pairing": "shuffled"}
-    assert {**control["train"], "keep_candidates": True} == original["train"]
+    assert {**control["train"], "keep_candidates": False} == original["train"]
     config = copy.deepcopy(CONFIG)
     config["method_settings"]["lopd_shuffled"]["like"] = "nobody"
     with pytest.raises(UserError, match="like: found 'nobody'"):

@@ -38,7 +38,8 @@ def settings(job, name=None, domain=None):
     def slice_text(wildcards):
         own = DOMAINS[domain or domain_of(wildcards)]
         chosen = name or getattr(wildcards, "backbone", "")
-        return json.dumps(slices.slice_for(own, job, chosen), sort_keys=True)
+        backbone = getattr(wildcards, "backbone", "")
+        return json.dumps(slices.slice_for(own, job, chosen, backbone), sort_keys=True)
 
     return slice_text
 
@@ -126,7 +127,8 @@ def method_outputs(name):
 
 
 def keeps(name):
-    """Whether a method's runs keep every validated checkpoint, for its curve on test tasks."""
+    """Whether a method has a curve on test tasks: its runs on the analyses' backbone keep every
+    validated checkpoint, those on others leave the folder empty."""
     return name in config.get("analyses", {}).get("curves", [])
 
 
