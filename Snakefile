@@ -32,6 +32,7 @@ for method_rules in sorted(Path(workflow.basedir, "baselines").glob("*.smk")):
 
 
 include: "workflow/rules/variants.smk"
+include: "workflow/rules/released.smk"
 include: "workflow/rules/evaluate.smk"
 
 

@@ -15,6 +15,10 @@ COMMANDS = {
     "base-model": ("lopd_repro.commands.base_model", "train a tiny backbone from scratch"),
     "import-smol": ("lopd_repro.commands.import_smol", "SmolLM2-135M from its package"),
     "import-hub": ("lopd_repro.commands.import_hub", "a fetched model as a backbone"),
+    "import-released": (
+        "lopd_repro.commands.import_released",
+        "a checkpoint that others trained, as a run's",
+    ),
     "doctor": ("lopd_repro.commands.doctor", "whether a configuration can run here"),
     "plan": ("lopd_repro.commands.plan", "jobs, GPU hours and disk of a configuration"),
     "fetch": ("lopd_repro.commands.fetch", "data sets and weights, pinned and checked"),

@@ -115,4 +115,5 @@ def digest_json(value: Any) -> str:
 
 def digest_file(path: Path | str) -> str:
     """SHA-256 of a file's bytes."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

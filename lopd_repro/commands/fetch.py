@@ -6,6 +6,7 @@
     lopd-repro fetch qwen3-4b --offline                          # from the Hugging Face cache only
     lopd-repro fetch org/model --revision 40-hex-digits
     lopd-repro fetch --config config/paper.yaml                  # all that a configuration needs
+    lopd-repro fetch my-model --sources my_sources.yaml          # sources of your own
 
 Licence and size are printed before anything is downloaded. A run that was cut short goes on with
 the files that are missing.
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, help="folder of fetched things (default: data)")
     parser.add_argument("--from", dest="given", type=Path, help="folder that has the files")
     parser.add_argument("--revision", help="commit of a model that is not registered")
+    parser.add_argument("--sources", default="", help="file of further sources (sources.yaml)")
     parser.add_argument("--offline", action="store_true", help="ask no host")
     parser.add_argument("--check", action="store_true", help="read placed files again")
     parser.add_argument("--list", action="store_true", help="print what is registered")
@@ -38,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fetch everything named."""
     if args.list:
-        for source in registry().values():
+        for source in registry(args.sources).values():
             at = (source.revision or "latest")[:12]
             size = size_text(source.known_bytes) if source.known_bytes else "-"
             licence = source.licence.split(" ")[0]
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 def _chosen(args: argparse.Namespace) -> tuple[list[Source], Path]:
     if not args.names and not args.config:
         raise UserError("fetch: name what to fetch, or --config FILE, or --list")
-    sources = [find(name, args.revision) for name in args.names]
+    sources = [find(name, args.revision, args.sources) for name in args.names]
     data = Path("data")
     if args.config:
         from lopd_repro.workflow import fetched, slices

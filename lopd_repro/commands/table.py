@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_text
 from lopd_repro.report.cells import csv_text, read_reported
-from lopd_repro.report.layout import EVERY_LAYOUT, Layout, TableSettings, layout
+from lopd_repro.report.layout import EVERY_LAYOUT, Layout, ReleasedRow, TableSettings, layout
 from lopd_repro.report.render import html_page, markdown_page
 from lopd_repro.report.scores import noop_floor
 from lopd_repro.report.table import build_table, comparison_cells
@@ -27,7 +27,8 @@ from lopd_repro.stats import COMPARISON_COLUMNS, comparisons
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """What the rule hands over: scale, its notice, backbones, methods and seeds."""
+    """What the rule hands over: scale, its notice, backbones, methods, seeds, and checkpoints of
+    others (fields of `ReleasedRow`)."""
 
     scale: str
     notice: str
@@ -36,6 +37,7 @@ class ReportSettings:
     methods: dict[str, str]
     seeds: list[int]
     bootstrap_seed: int = 0
+    released: list[Any] = field(default_factory=list)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         paper_backbones={n: b["paper_backbone"] for n, b in settings.backbones.items()},
         seeds=tuple(settings.seeds),
         bootstrap_seed=settings.bootstrap_seed,
+        released=tuple(build(ReleasedRow, row, "report.released") for row in settings.released),
     )
     if args.csv:
         if args.reported is None:

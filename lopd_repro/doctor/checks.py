@@ -26,6 +26,7 @@ from lopd_repro.fetch.place import placed, size_text
 from lopd_repro.fetch.registry import Source
 from lopd_repro.plan import shape as sizes
 from lopd_repro.workflow import fetched, slices
+from lopd_repro.workflow.released import released
 
 _PACKAGES = ("torch", "transformers", "snakemake", "huggingface_hub")
 _ENVIRONMENTS = {
@@ -55,6 +56,7 @@ def examine(config: Mapping[str, Any], network: bool = True) -> list[Finding]:
     found += devices(domains)
     found.append(disk(config, missing))
     found += [fetched_source(source, data) for source in sources.values()]
+    found += released_folders(domains)
     found += environments(domains)
     found += keys(domains)
     if network:
@@ -177,8 +179,20 @@ def fetched_source(source: Source, data: Path) -> Finding:
         return Finding("problem", "data", str(error))
     size = size_text(source.known_bytes) if source.known_bytes else "size unknown"
     where = "; in the Hugging Face cache" if _in_cache(source) else ""
+    where = f"; in {source.folder}" if source.folder else where
     licence = source.licence.split(" (")[0]
     return Finding("todo", "data", f"{source.name}: {size}, licence: {licence}{where}")
+
+
+def released_folders(domains: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Whether the folders of released checkpoints are there; fetched ones are data."""
+    folders = [one.path for own in domains.values() for one in released(own) if one.path]
+    return [
+        Finding("ok", "data", f"released checkpoint in {folder}")
+        if (Path(folder) / "config.json").is_file()
+        else Finding("problem", "data", f"released checkpoint: {folder} has no config.json")
+        for folder in folders
+    ]
 
 
 def fetched_place(source: Source, data: Path) -> str:
@@ -246,7 +260,7 @@ def hosts(domains: Mapping[str, Mapping[str, Any]], missing: list[Source]) -> li
     hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     needed: dict[str, str] = {}
     for source in missing:
-        if not _in_cache(source):
+        if not source.folder and not _in_cache(source):
             needed.setdefault(hub if source.kind.startswith("hub") else source.url, "to fetch")
     for endpoint in endpoints(domains):
         needed[endpoint["url"]] = "endpoint"

@@ -20,7 +20,7 @@ from typing import Any
 from lopd_repro.errors import UserError
 from lopd_repro.fetch import hub, lock
 from lopd_repro.fetch.checks import check, facts
-from lopd_repro.fetch.registry import Pin, Source
+from lopd_repro.fetch.registry import MODEL_PATTERNS, Pin, Source
 from lopd_repro.files import read_json, write_bytes, write_json
 
 MANIFEST = "fetched.json"
@@ -40,12 +40,14 @@ class Options:
 
 def fetch(source: Source, options: Options, say: Say = print) -> Path:
     """Place one source; returns its folder. `UserError` in one line if that cannot be done."""
+    given = options.given or (Path(source.folder) if source.folder else None)
     if source.kind == "git":
-        return _repository(source, options, say)
+        return _repository(source, replace(options, given=given), say)
     target = options.data / source.name
     if options.given is None and placed(source, options.data, options.check):
         say(f"{source.name}: is in {target} already")
         return target
+    options = replace(options, given=given)
     revision, known = lock.locked(options.data, source)
     revision = source.revision or revision
     say(_announcement(source, revision))
@@ -149,10 +151,15 @@ def _room(size: int, source: Source) -> None:
         )
 
 
+def model_files(what: str, folder: Path) -> dict[str, Path]:
+    """Files of a whole model in Hugging Face form, by name; `UserError` if one is missing."""
+    return _inside(Source(what, "hub-model", "", patterns=MODEL_PATTERNS), folder)
+
+
 def _inside(source: Source, folder: Path) -> dict[str, Path]:
     """The source's files in a folder, by name."""
     if not folder.is_dir():
-        raise UserError(f"--from {folder}: no such folder")
+        raise UserError(f"{folder}: no such folder")
     names = [
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")

@@ -2,6 +2,10 @@
 
     registry()["qwen3-4b"].repository
 
+A configuration's `sources` names a file in the form of `sources.yaml` whose entries join the
+registered ones or take their place, whole. With `folder` (relative to that file) an entry is taken
+from this machine and no host is asked.
+
 Where a benchmark already pins its files (LiveCodeBench, ACEBench, EvalPlus), the entry is made from
 those pins, so that there is one of each.
 """
@@ -9,7 +13,7 @@ those pins, so that there is one of each.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,7 +45,8 @@ class Source:
     repository, revision: of the hub or of git; revision None is "what is there now", which the
     lock then keeps. about_bytes: a rough size to print where no exact one is known. rows_between:
     bounds of all rows together. unpack: name of the file that a `.gz` address unpacks to. target:
-    where it is placed, if not in the data folder.
+    where it is placed, if not in the data folder. folder: where this machine has it. listed: the
+    file that it was read from, if not `sources.yaml`.
     """
 
     name: str
@@ -58,6 +63,8 @@ class Source:
     unpack: str = ""
     pins: str = ""
     target: str = ""
+    folder: str = ""
+    listed: str = ""
 
     @property
     def repo_type(self) -> str:
@@ -67,13 +74,14 @@ class Source:
     @property
     def request(self) -> list[str]:
         """The arguments of `lopd-repro fetch` that name it."""
-        if self.name in registry():
-            return [self.name]
+        if self.name in registry(self.listed):
+            return [self.name, *(["--sources", self.listed] if self.listed else [])]
         return [self.repository, "--revision", str(self.revision)]
 
     def as_json(self) -> dict[str, Any]:
         """What a fetch depends on."""
-        return {**asdict(self), "about": "", "pins": "", "about_bytes": None}
+        open_to_change = {"about": "", "pins": "", "about_bytes": None, "folder": "", "listed": ""}
+        return {**asdict(self), **open_to_change}
 
     @property
     def known_bytes(self) -> float | None:
@@ -96,8 +104,10 @@ class Source:
 
 
 @cache
-def registry() -> dict[str, Source]:
-    """All sources by name."""
+def registry(more: str = "") -> dict[str, Source]:
+    """All sources by name; `more` is a file of further ones."""
+    if more:
+        return {**registry(), **_further(Path(more))}
     listed = yaml.safe_load(Path(__file__).with_name("sources.yaml").read_text())
     found = {name: read_source(name, values) for name, values in listed.items()}
     for source in _pinned_elsewhere():
@@ -105,6 +115,23 @@ def registry() -> dict[str, Source]:
     for name, md5 in _evalplus_digests().items():
         source = found[name]
         found[name] = read_source(name, {**listed[name], "files": {source.unpack: md5}})
+    return found
+
+
+def _further(path: Path) -> dict[str, Source]:
+    try:
+        listed = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"sources {path}: cannot be read ({reason})") from None
+    if not isinstance(listed, dict) or not all(isinstance(v, dict) for v in listed.values()):
+        raise UserError(f"sources {path}: holds no mapping of names to entries")
+    found = {}
+    for name, values in listed.items():
+        source = read_source(name, {"about": "", **values})
+        folder = str(path.parent / source.folder) if source.folder else ""
+        target = registry()[name].target if name in registry() else ""
+        found[name] = replace(source, folder=folder, listed=str(path), target=target)
     return found
 
 
@@ -125,9 +152,9 @@ def read_source(name: str, values: dict[str, Any]) -> Source:
     return Source(**{**vars(source), "files": files, "patterns": patterns})
 
 
-def find(name: str, revision: str | None = None) -> Source:
-    """A registered source, or a model of the hub given as OWNER/NAME with its revision."""
-    known = registry()
+def find(name: str, revision: str | None = None, more: str = "") -> Source:
+    """A source of `registry(more)`, or a model of the hub given as OWNER/NAME with its revision."""
+    known = registry(more)
     if name in known:
         if revision not in (None, known[name].revision):
             raise UserError(

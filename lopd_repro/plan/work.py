@@ -82,7 +82,7 @@ class Estimator:
         """One job's work."""
         backbone = job.get("backbone")
         if job.rule == "fetch":
-            source = registry().get(job.get("source"))
+            source = registry(fetched.sources_file(self.config)).get(job.get("source"))
             size = (source.known_bytes or 0.0) if source else 0.0
             return Work("download", disk=size, moved=size)
         if not backbone:

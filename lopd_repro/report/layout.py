@@ -39,8 +39,20 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class ReleasedRow:
+    """A checkpoint that others trained: its row's backbone, name of its files, printed label, and
+    the paper's method whose numbers stand beside (empty: none)."""
+
+    backbone: str
+    name: str
+    label: str
+    paper_method: str = ""
+
+
+@dataclass(frozen=True)
 class TableSettings:
-    """What a table covers. `paper_backbones` and `labels` map names of ours to the paper's."""
+    """What a table covers. `paper_backbones` and `labels` map names of ours to the paper's.
+    `released` checkpoints were asked once, with the draws of the first seed."""
 
     scale: str
     backbones: tuple[str, ...]
@@ -49,6 +61,7 @@ class TableSettings:
     paper_backbones: dict[str, str]
     seeds: tuple[int, ...]
     bootstrap_seed: int = 0
+    released: tuple[ReleasedRow, ...] = ()
 
 
 _BFCL = ("base", "miss_func", "miss_param", "long_context")

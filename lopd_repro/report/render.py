@@ -42,6 +42,12 @@ def cell_text(row: Mapping[str, object], name: str) -> tuple[str, str, str]:
     return shown, interval, "" if printed is None else str(printed)
 
 
+def method_text(row: Mapping[str, object], table: Table) -> str:
+    """A row's method; a released checkpoint's says what it is."""
+    method = str(row["method"])
+    return f"{method}, one checkpoint" if method in table.checkpoints else method
+
+
 def markdown_page(
     layout: Layout,
     settings: TableSettings,
@@ -72,7 +78,7 @@ def markdown_page(
                 for name in shown:
                     value, interval, reported = cell_text(row, name)
                     cells += [f"{value} [{interval}]" if value else "", reported]
-                lines.append(f"| {row['method']} | " + " | ".join(cells) + " |")
+                lines.append(f"| {method_text(row, table)} | " + " | ".join(cells) + " |")
         lines.append("")
     lines += [f"- {note}" for note in notes(layout, table, floor)]
     return "\n".join(lines) + "\n"
@@ -97,7 +103,7 @@ def html_page(
         for row in table.rows:
             if row["backbone"] == backbone:
                 cells = "".join(cell(*cell_text(row, m.name)) for m in layout.metrics)
-                body.append(f"<tr><td>{e(str(row['method']))}</td>{cells}</tr>")
+                body.append(f"<tr><td>{e(method_text(row, table))}</td>{cells}</tr>")
     return document(
         headline(layout, settings),
         notice,
@@ -129,6 +135,13 @@ def notes(layout: Layout, table: Table, floor: Mapping[str, float]) -> list[str]
         for name, readings in table.readings.items()
         if readings.verdicts
     ]
+    for label, method in table.checkpoints.items():
+        beside = f" Beside it is what the paper prints for {method}." if method else ""
+        lines.append(
+            f"{label}: one checkpoint that was trained elsewhere, asked once. It is none of this "
+            "run's seeds: it has no deviation over seeds, its interval is over tasks alone, and no "
+            f"comparison counts it.{beside}"
+        )
     if table.choices:
         lines.append(f"Where paper and released code differ, this run follows: {table.choices}.")
     shown = set(measured(layout, table))

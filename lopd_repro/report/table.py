@@ -25,7 +25,8 @@ class Table:
     """Rows in the contract's columns (0-100), what is missing and why, and notes for the reader.
 
     `readings` sums by metric what stands beside the official verdicts; `remarks` has the cells in
-    which that is more than agreement. `binomial`: every interval is Wilson's.
+    which that is more than agreement. `binomial`: every interval is Wilson's. `checkpoints`: labels
+    of released checkpoints, with the paper's method beside each.
     """
 
     columns: list[str]
@@ -37,6 +38,7 @@ class Table:
     readings: dict[str, Readings] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     binomial: bool = False
+    checkpoints: dict[str, str] = field(default_factory=dict)
 
 
 def build_table(
@@ -45,7 +47,8 @@ def build_table(
     settings: TableSettings,
     reported: Mapping[tuple[str, str, str], str],
 ) -> Table:
-    """Rows for every backbone and method; an incomplete cell is empty and named in `problems`.
+    """Rows for every backbone and method, and for released checkpoints; an incomplete cell is empty
+    and named in `problems`.
 
     Beside the columns, `<metric>_printed` keeps the paper's digits for pages.
     """
@@ -57,30 +60,56 @@ def build_table(
     result = Table(columns, [], binomial=table.binomial)
     for backbone in settings.backbones:
         for method in settings.methods:
-            row: dict[str, Any] = {
-                "scale": settings.scale,
-                "backbone": backbone,
-                "method": settings.labels[method],
-                "n_seeds": len(settings.seeds),
-            }
-            cells = _cells(root, table, settings, backbone, method, result)
-            for metric in table.metrics:
-                parts = cells[metric.name]
-                row.update(_columns(metric, parts, settings, backbone, method))
-                if table.binomial and parts is not None:
-                    interval = _wilson_columns(metric.name, parts)
-                    row.update(interval or {})
-                    result.binomial = result.binomial and interval is not None
-                key = (
-                    settings.paper_backbones.get(backbone, ""),
-                    settings.labels[method],
-                    metric.name,
-                )
-                printed = reported.get(key)
-                row[f"{metric.name}_reported"] = None if printed is None else float(printed)
-                row[f"{metric.name}_printed"] = printed
-            result.rows.append(row)
+            label = settings.labels[method]
+            asked = _Asked(backbone, method, label, settings.seeds, label)
+            result.rows.append(_row(root, table, settings, asked, reported, result))
+        for one in settings.released:
+            if one.backbone == backbone:
+                once = settings.seeds[:1]
+                asked = _Asked(backbone, one.name, one.label, once, one.paper_method)
+                result.rows.append(_row(root, table, settings, asked, reported, result))
+                result.checkpoints.setdefault(one.label, one.paper_method)
     return result
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Which rows a table's row is made from, and the paper's method beside it."""
+
+    backbone: str
+    method: str
+    label: str
+    seeds: tuple[int, ...]
+    paper_method: str
+
+
+def _row(
+    root: Path,
+    table: Layout,
+    settings: TableSettings,
+    asked: _Asked,
+    reported: Mapping[tuple[str, str, str], str],
+    result: Table,
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "scale": settings.scale,
+        "backbone": asked.backbone,
+        "method": asked.label,
+        "n_seeds": len(asked.seeds),
+    }
+    cells = _cells(root, table, asked, result)
+    for metric in table.metrics:
+        parts = cells[metric.name]
+        row.update(_columns(metric, parts, settings.bootstrap_seed, asked))
+        if table.binomial and parts is not None:
+            interval = _wilson_columns(metric.name, parts)
+            row.update(interval or {})
+            result.binomial = result.binomial and interval is not None
+        paper = settings.paper_backbones.get(asked.backbone, "")
+        printed = reported.get((paper, asked.paper_method, metric.name))
+        row[f"{metric.name}_reported"] = None if printed is None else float(printed)
+        row[f"{metric.name}_printed"] = printed
+    return row
 
 
 def comparison_cells(root: Path, table: Layout, settings: TableSettings) -> list[Cell]:
@@ -106,9 +135,7 @@ def comparison_cells(root: Path, table: Layout, settings: TableSettings) -> list
 def _cells(
     root: Path,
     table: Layout,
-    settings: TableSettings,
-    backbone: str,
-    method: str,
+    asked: _Asked,
     result: Table,
 ) -> dict[str, dict[str, NDArray[np.float64]] | None]:
     """Per metric the score matrices `[seeds, tasks]` its value is formed from, by part."""
@@ -116,8 +143,10 @@ def _cells(
     for metric in table.metrics:
         if metric.parts:
             continue
-        cell: CellScores = read_cell(root, metric, table.domain, backbone, method, settings.seeds)
-        where = f"{backbone} / {settings.labels[method]} / {metric.name}"
+        cell: CellScores = read_cell(
+            root, metric, table.domain, asked.backbone, asked.method, asked.seeds
+        )
+        where = f"{asked.backbone} / {asked.label} / {metric.name}"
         if cell.problem is not None:
             result.problems.append(f"{where}: {cell.problem}")
             measured[metric.name] = None
@@ -131,7 +160,7 @@ def _cells(
         for source in sorted(cell.sources):
             if source not in result.sources[metric.name]:
                 result.sources[metric.name].append(source)
-        measured[metric.name] = score_matrix(cell.scores, seeds=settings.seeds)
+        measured[metric.name] = score_matrix(cell.scores, seeds=asked.seeds)
     cells: dict[str, dict[str, NDArray[np.float64]] | None] = {}
     for metric in table.metrics:
         names = metric.parts or (metric.name,)
@@ -144,9 +173,8 @@ def _cells(
 def _columns(
     metric: Metric,
     parts: dict[str, NDArray[np.float64]] | None,
-    settings: TableSettings,
-    backbone: str,
-    method: str,
+    bootstrap_seed: int,
+    asked: _Asked,
 ) -> dict[str, float | None]:
     name = metric.name
     if parts is None:
@@ -157,7 +185,7 @@ def _columns(
         w / total * matrix.mean(axis=1) for w, matrix in zip(weights, parts.values(), strict=True)
     )
     # A generator per cell: adding a method or a metric leaves the other cells' intervals alone.
-    key = f"{settings.bootstrap_seed}/{backbone}/{method}/{name}"
+    key = f"{bootstrap_seed}/{asked.backbone}/{asked.method}/{name}"
     rng = np.random.default_rng(zlib.crc32(key.encode()))
     draws = sum(
         w / total * bootstrap_means(matrix, rng, draws=DRAWS, tasks="shared")

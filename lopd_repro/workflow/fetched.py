@@ -12,6 +12,7 @@ from typing import Any
 
 from lopd_repro.errors import UserError
 from lopd_repro.fetch.registry import Source, find
+from lopd_repro.workflow.released import Released, released
 
 DATA = "data"
 _HUB = "hub:"
@@ -28,14 +29,25 @@ def place(config: Mapping[str, Any], source: Source) -> str:
     return source.target or f"{data_folder(config)}/{source.name}"
 
 
-def backbone_source(backbone: Mapping[str, Any]) -> Source:
+def sources_file(config: Mapping[str, Any]) -> str:
+    """The configuration's own file of sources; empty if it names none."""
+    return str(config.get("sources", ""))
+
+
+def backbone_source(config: Mapping[str, Any], backbone: Mapping[str, Any]) -> Source:
     """The source of a backbone with `source: hub`."""
     if "model" not in backbone:
         raise UserError(
             "backbones: `source: hub` needs `model`: a registered name, or OWNER/NAME "
             "with `revision`"
         )
-    return find(backbone["model"], backbone.get("revision"))
+    return find(backbone["model"], backbone.get("revision"), sources_file(config))
+
+
+def released_folder(config: Mapping[str, Any], checkpoint: Released) -> str:
+    """Where a released checkpoint's files are."""
+    source = checkpoint.source
+    return place(config, source) if source else str(checkpoint.path)
 
 
 def task_sources(config: Mapping[str, Any]) -> list[Source]:
@@ -49,7 +61,7 @@ def task_sources(config: Mapping[str, Any]) -> list[Source]:
             "tasks: `source: hub` needs names of sources: `environments` and `scenarios`, or "
             "`files` (coding)"
         )
-    return [find(name) for name in names]
+    return [find(name, more=sources_file(config)) for name in names]
 
 
 def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +72,8 @@ def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     task_sources(config)
     for key in _TASK_FILES:
         if key in tasks:
-            found = [file for name in _listed(tasks[key]) for file in _files(config, find(name))]
+            named = [find(name, more=sources_file(config)) for name in _listed(tasks[key])]
+            found = [file for source in named for file in _files(config, source)]
             tasks[key] = found if key == "files" else found[0]
     return {**tasks, "source": "files"}
 
@@ -68,7 +81,9 @@ def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def embedder_sources(config: Mapping[str, Any]) -> list[Source]:
     """The source of the retriever's model, if it is fetched."""
     name = config["bank"]["embedder"]
-    return [find(name.removeprefix(_HUB))] if name.startswith(_HUB) else []
+    if not name.startswith(_HUB):
+        return []
+    return [find(name.removeprefix(_HUB), more=sources_file(config))]
 
 
 def embedder(config: Mapping[str, Any]) -> str:
@@ -84,7 +99,7 @@ def folders_of(config: Mapping[str, Any], files: Iterable[str]) -> list[str]:
     found = []
     for file in map(PurePosixPath, files):
         if root in file.parents and len(file.relative_to(root).parts) > 1:
-            source = find(file.relative_to(root).parts[0])
+            source = find(file.relative_to(root).parts[0], more=sources_file(config))
             found.append(place(config, source))
     return found
 
@@ -94,8 +109,11 @@ def needed(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, Source]:
     found: dict[str, Source] = {}
     for config in domains.values():
         models = [
-            backbone_source(own) for own in config["backbones"].values() if own["source"] == "hub"
+            backbone_source(config, own)
+            for own in config["backbones"].values()
+            if own["source"] == "hub"
         ]
+        models += [one.source for one in released(config) if one.source]
         for source in [*models, *task_sources(config), *embedder_sources(config)]:
             found[source.name] = source
         for source in _benchmark_sources(config):
@@ -121,7 +139,7 @@ def _benchmark_sources(config: Mapping[str, Any]) -> list[Source]:
     if "evalplus" in own:
         paths = [own["evalplus"].get(f"{name}_file", "") for name in ("humaneval", "mbpp")]
         names += [PurePosixPath(folder).name for folder in folders_of(config, filter(None, paths))]
-    return [find(name) for name in names]
+    return [find(name, more=sources_file(config)) for name in names]
 
 
 def _files(config: Mapping[str, Any], source: Source) -> list[str]:

@@ -16,11 +16,13 @@ from lopd_repro.errors import UserError
 
 @dataclass(frozen=True)
 class Variant:
-    """A method's name, printed label, and the method whose file and inputs it shares."""
+    """A method's name, printed label, the method or variant whose settings it starts from, and the
+    method at the end of that line, whose file and inputs it shares."""
 
     name: str
     label: str
     like: str
+    root: str
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,12 @@ def expand(config: dict[str, Any]) -> Variants:
             f"analyses.backbone: found {analyses['backbone']!r}, allowed: one of {allowed}"
         )
     found = [
-        Variant(name, written[name].get("label", f"{written[name]['like']}, {name}"), like)
+        Variant(
+            name,
+            written[name].get("label", f"{written[name]['like']}, {name}"),
+            like,
+            _root(written, name),
+        )
         for name in config["controls"]
         if (like := (written.get(name) or {}).get("like"))
     ]
@@ -73,10 +80,22 @@ def expand(config: dict[str, Any]) -> Variants:
                 raise UserError(f"method_settings.{name}: this name belongs to analyses.{key}")
             methods[text] = name
             written[name] = {"like": "lopd", **_change(axis, value)}
-            found.append(Variant(name, f"LOPD, {symbol} = {text}", "lopd"))
+            found.append(Variant(name, f"LOPD, {symbol} = {text}", "lopd", "lopd"))
         if methods:
             grids[axis] = methods
     return Variants(tuple(found), grids)
+
+
+def _root(written: Mapping[str, Any], name: str) -> str:
+    seen = [name]
+    while like := (written.get(seen[-1]) or {}).get("like"):
+        if like in seen or like not in written:
+            known = ", ".join(sorted(written))
+            raise UserError(
+                f"method_settings.{seen[-1]}.like: found {like!r}, allowed: one of {known}"
+            )
+        seen.append(like)
+    return seen[-1]
 
 
 def _own_value(config: Mapping[str, Any], axis: str) -> Any:

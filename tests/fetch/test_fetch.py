@@ -295,3 +295,35 @@ def test_a_wrong_kind_is_refused() -> None:
     with pytest.raises(UserError, match="kind: found 'ftp'"):
         read_source("x", {"kind": "ftp", "about": ""})
     assert Pin().sha256 is None
+
+
+def test_sources_of_ones_own_join_or_replace_the_registered_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No host is asked for what a folder has.
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/rows.json").write_bytes(TABLE)
+    entry = {"kind": "hub-dataset", "repository": "a/b", "patterns": ["*.json"], "folder": "here"}
+    listed = tmp_path / "own.yaml"
+    listed.write_text(json.dumps({"mine": entry, "deepcoder-taco": entry}))
+    own = registry(str(listed))
+    assert set(own) - set(registry()) == {"mine"}
+    # Whole: nothing of the registered entry is left.
+    assert own["deepcoder-taco"].revision is None and not own["deepcoder-taco"].files
+    assert find("qwen3-4b", more=str(listed)) == registry()["qwen3-4b"]
+    command = ["fetch", *own["mine"].request, "--data", str(tmp_path / "data")]
+    assert command[2:4] == ["--sources", str(listed)]
+    assert main(command) == 0
+    assert (tmp_path / "data/mine/rows.json").read_bytes() == TABLE
+    # Another place of the same files is nothing new to fetch.
+    listed.write_text(json.dumps({"mine": {**entry, "folder": "there"}}))
+    registry.cache_clear()
+    assert registry(str(listed))["mine"].as_json() == own["mine"].as_json()
+    listed.write_text("[1]")
+    registry.cache_clear()
+    capsys.readouterr()
+    assert main(command) == 2
+    assert "holds no mapping" in capsys.readouterr().err
+    assert main(["fetch", "mine", "--sources", str(tmp_path / "none.yaml")]) == 2
+    assert "none.yaml: cannot be read" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 from lopd_repro.cli import main
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_jsonl
-from lopd_repro.report.layout import TABLE1, Metric, TableSettings, layout
+from lopd_repro.report.layout import TABLE1, Metric, ReleasedRow, TableSettings, layout
+from lopd_repro.report.render import html_page, markdown_page
 from lopd_repro.report.scores import evaluation_file, read_cell
-from lopd_repro.report.table import build_table
+from lopd_repro.report.table import build_table, comparison_cells
 
 ENVSCALER = Metric("envscaler", "EnvScaler", "envscaler")
 SETTINGS = TableSettings(
@@ -70,6 +72,30 @@ def test_a_cell_is_the_mean_over_seeds_with_the_deviation_between_them(tmp_path:
     assert grpo["bfcl_base"] is None
     assert grpo["bfcl_avg"] is None
     assert any("GRPO / bfcl_base: not run" in line for line in table.problems)
+
+
+def test_a_released_checkpoint_is_a_row_of_its_own_and_no_seed_of_ours(tmp_path: Path) -> None:
+    fill(tmp_path)
+    put(tmp_path, "theirs", 0, {"a": [1.0, 0.5], "b": [0.0, 0.0]})
+    one = ReleasedRow("small", "theirs", "GRPO (released)", "GRPO")
+    settings = dataclasses.replace(SETTINGS, released=(one,))
+    table = build_table(tmp_path, TABLE1, settings, REPORTED)
+    # The other rows are what they are without it.
+    assert table.rows[:2] == build_table(tmp_path, TABLE1, SETTINGS, REPORTED).rows
+    row = table.rows[2]
+    assert (row["method"], row["n_seeds"]) == ("GRPO (released)", 1)
+    # Tasks 0.75 and 0: mean 0.375; one checkpoint has no deviation, and an interval over tasks.
+    assert row["envscaler"] == pytest.approx(37.5)
+    assert row["envscaler_std"] is None
+    assert (row["envscaler_ci_low"], row["envscaler_ci_high"]) == pytest.approx((0.0, 75.0))
+    assert row["envscaler_reported"] == 61.8
+    (cell,) = comparison_cells(tmp_path, TABLE1, settings)
+    assert set(cell.scores) == {"vanilla", "grpo"}
+    page = ("", {}, {"small": "Small"})
+    for text in (markdown_page, html_page):
+        said = text(TABLE1, settings, table, *page)
+        assert "GRPO (released), one checkpoint" in said
+        assert "none of this run" in said and "what the paper prints for GRPO" in said
 
 
 def test_averages_follow_the_papers_rule(tmp_path: Path) -> None:

@@ -42,12 +42,16 @@ def test_the_papers_grid_resolves_in_under_20_seconds(tmp_path: Path) -> None:
     # Six margins, five K and ten n, each less LOPD's own; seven of the controls are variants.
     assert counts["train_variant"] == str(3 * (5 + 4 + 9 + 7))
     assert counts["base_rollouts"] == counts["hub_model"] == "4"
+    # The authors' two; each is asked every benchmark of its domain once: 84 and two, 84 and one.
+    assert counts["released_checkpoint"] == "2"
+    assert counts["evaluate_bfcl"] == "43" and counts["evaluate_evalplus"] == "43"
 
 
 def test_what_the_papers_scale_needs_from_outside() -> None:
     assert set(needed(domains(load([PAPER])))) == {
         "envscaler-environments", "envscaler-scenarios", "deepcoder-taco", "qwen3-4b", "qwen3-8b",
-        "olmo3-7b-think", "qwen3-embedding-8b", "humaneval-plus", "mbpp-plus",
+        "olmo3-7b-think", "qwen3-embedding-8b", "qwen3-8b-lopd", "olmo3-7b-think-lopd",
+        "humaneval-plus", "mbpp-plus",
         "livecodebench-data", "livecodebench-repository", "acebench-repository",
     }  # fmt: skip
     assert needed(domains(load([ROOT / "config/tiny.yaml"]))) == {}

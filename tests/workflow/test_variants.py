@@ -66,6 +66,15 @@ def test_only_the_named_curves_keep_their_candidates_on_their_backbone(
         assert "keep_candidates" not in method_slice(config, name)["train"]
 
 
+def test_a_control_may_start_from_one_that_is_not_run(config: dict[str, Any]) -> None:
+    config["controls"] = ["lopd_shuffled_throughout"]
+    (variant, *_) = expand(config).variants
+    assert (variant.like, variant.root) == ("lopd_shuffled", "lopd")
+    config["method_settings"]["lopd_shuffled"]["like"] = "lopd_shuffled_throughout"
+    with pytest.raises(UserError, match=r"lopd_shuffled.like: found 'lopd_shuffled_throughout'"):
+        expand(config)
+
+
 def test_variants_reach_every_domain(config: dict[str, Any]) -> None:
     expand(config)
     assert "lopd_margin_0" in domains(config)["coding"]["method_settings"]

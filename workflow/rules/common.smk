@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, workflow.basedir)
 
 from lopd_repro.workflow import fetched, methods, slices, sources, variants
+from lopd_repro.workflow.released import released
 
 VARIANTS = variants.expand(config)
 ANALYSES = config.get("analyses", {})
@@ -17,6 +18,7 @@ REGISTRY = methods.Registry(config)
 
 # Each domain's whole configuration, and the domain that a backbone belongs to.
 DOMAINS = slices.domains(config)
+RELEASED = {(r.backbone, r.name): r for own in DOMAINS.values() for r in released(own)}
 DOMAIN_OF = {name: d for d, own in DOMAINS.items() for name in own["backbones"]}
 
 
@@ -178,13 +180,19 @@ def method_benchmark(name):
 
 
 def evaluations(methods, benchmarks, domain="tool_use"):
-    """Files of all backbones and seeds of a domain: the named benchmarks' rows."""
-    return expand(
-        [benchmark_rows(name, domain) for name in benchmarks],
+    """Files of all backbones and seeds of a domain: the named benchmarks' rows. With them those of
+    the released checkpoints, of one seed."""
+    patterns = [benchmark_rows(name, domain) for name in benchmarks]
+    rows = expand(
+        patterns,
         backbone=DOMAINS[domain]["backbones"],
         method=methods,
         seed=config["seeds"],
     )
+    for one in released(DOMAINS[domain]):
+        names = {"backbone": one.backbone, "method": one.name}
+        rows += expand(patterns, seed=config["seeds"][:1], **names)
+    return rows
 
 
 def conversations(wildcards):
@@ -255,6 +263,7 @@ def table_settings(methods, domain="tool_use"):
                 name: {"label": b["label"], "paper_backbone": b["paper_backbone"]}
                 for name, b in DOMAINS[domain]["backbones"].items()
             },
+            **released_rows(DOMAINS[domain]),
             "methods": {name: REGISTRY[name].label for name in methods},
             "seeds": config["seeds"],
         }
@@ -262,9 +271,26 @@ def table_settings(methods, domain="tool_use"):
     return lambda wildcards: text
 
 
+def released_checkpoint(wildcards):
+    return RELEASED[wildcards.backbone, wildcards.method]
+
+
+def released_rows(domain):
+    """What a table is told of released checkpoints; nothing where there are none."""
+    rows = [
+        {
+            key: getattr(one, key)
+            for key in ("backbone", "name", "label", "paper_method")
+        }
+        for one in released(domain)
+    ]
+    return {"released": rows} if rows else {}
+
+
 def page_settings(wildcards):
     """What the page of everything reads."""
     every = [*REGISTRY.methods(), *REGISTRY.controls(), *VARIANTS.names()]
+    others = RELEASED.values()
     return json.dumps(
         {
             "scale": config["scale"],
@@ -273,7 +299,11 @@ def page_settings(wildcards):
             "seeds": config["seeds"],
             "methods": REGISTRY.methods(),
             "controls": REGISTRY.controls(),
-            "labels": {name: REGISTRY[name].label for name in every},
+            "labels": {
+                **{name: REGISTRY[name].label for name in every},
+                **{one.name: one.label for one in others},
+            },
+            **({"checkpoints": [one.label for one in others]} if others else {}),
             "backbones": {
                 domain: {
                     name: {"label": b["label"], "paper_backbone": b["paper_backbone"]}

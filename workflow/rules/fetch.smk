@@ -34,7 +34,8 @@ rule hub_model:
         fetched=lambda wildcards: fetched.place(
             DOMAINS[domain_of(wildcards)],
             fetched.backbone_source(
-                DOMAINS[domain_of(wildcards)]["backbones"][wildcards.backbone]
+                DOMAINS[domain_of(wildcards)],
+                DOMAINS[domain_of(wildcards)]["backbones"][wildcards.backbone],
             ),
         ),
     output:

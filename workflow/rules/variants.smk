@@ -5,7 +5,7 @@ files of its own before its training; the others share theirs with the method th
 """
 
 for variant in VARIANTS.variants:
-    shared = REGISTRY[variant.like]
+    shared = REGISTRY[variant.root]
     REGISTRY.add(
         variant.name,
         label=variant.label,

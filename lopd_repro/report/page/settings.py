@@ -16,7 +16,7 @@ class PageSettings:
 
     `backbones` maps each domain to its backbones and those to `label` and `paper_backbone`.
     `methods` are the tables' rows in order; `labels` has the printed name of every method,
-    control and variant.
+    control and variant. `checkpoints`: labels of checkpoints that others trained.
     """
 
     scale: str
@@ -27,6 +27,7 @@ class PageSettings:
     labels: dict[str, str]
     backbones: dict[str, Any] = field(default_factory=dict)
     controls: list[str] = field(default_factory=list)
+    checkpoints: list[str] = field(default_factory=list)
 
     def label(self, method: str) -> str:
         """A method's printed name."""

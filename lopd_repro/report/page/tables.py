@@ -54,7 +54,8 @@ def _content(
         for row in rows:
             if row["backbone"] == backbone:
                 cells = [_cell(row, m, settings.paper_backbone(backbone), reported) for m in shown]
-                lines.append([row["method"], *cells])
+                own = row["method"] in settings.checkpoints
+                lines.append([f"{row['method']}, one checkpoint" if own else row["method"], *cells])
     return columns, lines
 
 
