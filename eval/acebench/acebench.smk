@@ -10,7 +10,7 @@ if ACEBENCH.get("suite") == "official":
 # The official repository at its pinned commit, for `suite: official`.
 rule acebench_repository:
     output:
-        directory("eval/acebench/official"),
+        local(directory("eval/acebench/official")),
     log:
         ".environments/logs/acebench-repository.log",
     localrule: True
@@ -24,9 +24,9 @@ rule acebench_repository:
 
 rule acebench_environment:
     input:
-        "eval/acebench/requirements.txt",
+        local("eval/acebench/requirements.txt"),
     output:
-        ".environments/acebench/installed",
+        local(".environments/acebench/installed"),
     log:
         ".environments/logs/acebench.log",
     localrule: True
@@ -58,7 +58,7 @@ rule acebench_conversations:
 
 use rule benchmark as evaluate_acebench with:
     input:
-        **benchmark_inputs("acebench", official=ACEBENCH_FILES),
+        **benchmark_inputs("acebench", official=beforehand(ACEBENCH_FILES)),
     output:
         benchmark_rows("acebench"),
     log:

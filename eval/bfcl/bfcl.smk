@@ -5,9 +5,9 @@ BFCL_INSTALLED = ".environments/bfcl-{release}/installed"
 # The official package in an environment of its own. Its pins are another set than the project's.
 rule bfcl_environment:
     input:
-        "eval/bfcl/requirements-{release}.txt",
+        local("eval/bfcl/requirements-{release}.txt"),
     output:
-        BFCL_INSTALLED,
+        local(BFCL_INSTALLED),
     log:
         ".environments/logs/bfcl-{release}.log",
     wildcard_constraints:
@@ -26,7 +26,7 @@ rule bfcl_environment:
 
 rule bfcl_conversations:
     input:
-        installed=BFCL_INSTALLED.format(release="v3"),
+        installed=local(BFCL_INSTALLED.format(release="v3")),
     output:
         f"{RESULTS}/conversations/bfcl.jsonl",
     log:
@@ -45,7 +45,7 @@ rule bfcl_conversations:
 use rule benchmark as evaluate_bfcl with:
     input:
         **benchmark_inputs(
-            "bfcl", installed=BFCL_INSTALLED.format(release=BFCL_RELEASE)
+            "bfcl", installed=beforehand([BFCL_INSTALLED.format(release=BFCL_RELEASE)])
         ),
     output:
         benchmark_rows("bfcl"),

@@ -1,4 +1,4 @@
-EVALPLUS_INSTALLED = ".environments/evalplus/installed"
+EVALPLUS_INSTALLED = local(".environments/evalplus/installed")
 EVALPLUS = DOMAINS.get("coding", {}).get("benchmarks", {}).get("evalplus", {})
 EVALPLUS_FILES = fetched_files(
     "coding", *(EVALPLUS.get(f"{name}_file", "") for name in ("humaneval", "mbpp"))
@@ -8,7 +8,7 @@ EVALPLUS_FILES = fetched_files(
 # The official package in an environment of its own. Its pins are another set than the project's.
 rule evalplus_environment:
     input:
-        "eval/evalplus/requirements.txt",
+        local("eval/evalplus/requirements.txt"),
     output:
         EVALPLUS_INSTALLED,
     log:
@@ -49,8 +49,8 @@ use rule benchmark as evaluate_evalplus with:
         **benchmark_inputs(
             "evalplus",
             "coding",
-            installed=EVALPLUS_INSTALLED,
-            official=EVALPLUS_FILES,
+            installed=beforehand([EVALPLUS_INSTALLED]),
+            official=beforehand(EVALPLUS_FILES),
         ),
     output:
         benchmark_rows("evalplus", "coding"),

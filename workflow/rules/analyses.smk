@@ -69,7 +69,7 @@ ruleorder: evaluate_base_plus_composer > evaluate_envscaler
 rule table3:
     input:
         evaluations=analysed(["vanilla", "base_plus_composer", "lopd"], "envscaler"),
-        reported="paper_tables/table3.csv",
+        reported=local("paper_tables/table3.csv"),
     output:
         csv=report(
             f"{RESULTS}/table3.csv", category="Tables", caption="../report/table3.rst"
@@ -125,7 +125,7 @@ DRAWN_FROM = {"divergence": "diagnostics"}
 rule figure_data:
     input:
         lambda wildcards: FIGURE_INPUTS[wildcards.figure],
-        reported="paper_tables/{figure}.csv",
+        reported=local("paper_tables/{figure}.csv"),
     output:
         csv=report(
             f"{RESULTS}/{{figure}}.csv",
@@ -210,7 +210,7 @@ rule selection:
         analysed_runs(trained([*REGISTRY.methods(), *lopd_runs()]), "selected.json"),
         analysed([*REGISTRY.methods(), *lopd_runs()], "envscaler"),
         analysed(ANALYSES.get("curves", []), TEST_CURVES),
-        rule="config/selection_rule.yaml",
+        rule=local("config/selection_rule.yaml"),
     output:
         csv=report(
             f"{RESULTS}/selection.csv",
@@ -240,10 +240,10 @@ rule budget:
         analysed_runs(trained(REGISTRY.methods())),
         # What rollouts were drawn before training.
         expand(
-            [rules.bank.output.bank, rules.skills.output.skills],
+            [METHOD_FILES["bank"], METHOD_FILES["skills"]],
             backbone=ANALYSES.get("backbone", []),
         ),
-        claims="paper_tables/claims.yaml",
+        claims=local("paper_tables/claims.yaml"),
     output:
         csv=report(
             f"{RESULTS}/budget.csv", category="Budget", caption="../report/budget.rst"

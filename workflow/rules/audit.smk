@@ -1,9 +1,11 @@
 """The audit of the paper's printed numbers, alone and beside reproduced results."""
 
-PAPER = sorted(
-    str(path)
-    for path in Path("paper_tables").iterdir()
-    if path.suffix in (".csv", ".yaml")
+PAPER = local(
+    sorted(
+        str(path)
+        for path in Path("paper_tables").iterdir()
+        if path.suffix in (".csv", ".yaml")
+    )
 )
 
 

@@ -6,6 +6,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from snakemake_interface_executor_plugins.settings import SharedFSUsage
+
 sys.path.insert(0, workflow.basedir)
 
 from lopd_repro.workflow import fetched, methods, slices, sources, variants
@@ -72,8 +74,10 @@ def run_folder(method, domain="{domain}"):
     return f"{RESULTS}/runs/{domain}/{{backbone}}/{method}/seed{{seed}}"
 
 
+BACKBONE_FILES = f"{RESULTS}/backbones/{{backbone}}"
+
 # Files that a variant does not share with the method it is like.
-VARIANT_FILES = f"{RESULTS}/backbones/{{backbone}}/variants/{{method}}"
+VARIANT_FILES = f"{BACKBONE_FILES}/variants/{{method}}"
 
 
 COMPOSER_SECTIONS = ["composer", "cold_start", "retrieval"]
@@ -98,13 +102,13 @@ def method_file(name, file):
     own = {"retrieved": ["retrieval"], "composer": COMPOSER_SECTIONS}
     if name in changing(*own.get(file, [])):
         suffix = Path(METHOD_FILES[file]).name
-        return f"{RESULTS}/backbones/{{backbone}}/variants/{name}/{suffix}"
+        return f"{BACKBONE_FILES}/variants/{name}/{suffix}"
     return METHOD_FILES[file]
 
 
 def method_inputs(name):
     wanted = {file: method_file(name, file) for file in REGISTRY[name].inputs}
-    return {"splits": splits, "model": rules.base_model.output.model, **wanted}
+    return {"splits": splits, "model": f"{BACKBONE_FILES}/model", **wanted}
 
 
 def variant_inputs(wildcards):
@@ -223,6 +227,16 @@ def benchmark_rows(name, domain="tool_use"):
 
 def benchmark_inputs(name, domain="tool_use", **more):
     return {"checkpoint": f"{run_folder('{method}', domain)}/checkpoint", **more}
+
+
+def beforehand(files):
+    """Files of the project's folder that a submitted job needs.
+
+    With a store whose copies lie on the nodes (docs/cluster.md), Snakemake would run a job on the
+    login node for such an input: it is none there, and must have been made before.
+    """
+    shared = workflow.storage_settings.shared_fs_usage
+    return local(files) if SharedFSUsage.INPUT_OUTPUT in shared else []
 
 
 def benchmark_params(name, domain="tool_use"):
@@ -381,13 +395,14 @@ def analysis_settings(wildcards):
 def fetched_tasks(domain):
     """Folders of a domain's tasks; empty unless they come from the hub."""
     own = DOMAINS[domain]
-    return [fetched.place(own, source) for source in fetched.task_sources(own)]
+    return local([fetched.place(own, source) for source in fetched.task_sources(own)])
 
 
 def fetched_embedder(wildcards):
     """Folder of the retriever's model; empty unless it is fetched."""
     own = DOMAINS[domain_of(wildcards)]
-    return [fetched.place(own, source) for source in fetched.embedder_sources(own)]
+    sources = fetched.embedder_sources(own)
+    return beforehand([fetched.place(own, source) for source in sources])
 
 
 def fetched_files(domain, *files):

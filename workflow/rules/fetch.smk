@@ -13,7 +13,7 @@ SOURCES = fetched.needed(DOMAINS)
 # Runs where the workflow was started: compute nodes often have no way out.
 rule fetch:
     output:
-        directory(f"{DATA}/{{source}}"),
+        local(directory(f"{DATA}/{{source}}")),
     log:
         f"{DATA}/logs/{{source}}.log",
     wildcard_constraints:
@@ -31,12 +31,14 @@ rule fetch:
 
 rule hub_model:
     input:
-        fetched=lambda wildcards: fetched.place(
-            DOMAINS[domain_of(wildcards)],
-            fetched.backbone_source(
+        fetched=lambda wildcards: local(
+            fetched.place(
                 DOMAINS[domain_of(wildcards)],
-                DOMAINS[domain_of(wildcards)]["backbones"][wildcards.backbone],
-            ),
+                fetched.backbone_source(
+                    DOMAINS[domain_of(wildcards)],
+                    DOMAINS[domain_of(wildcards)]["backbones"][wildcards.backbone],
+                ),
+            )
         ),
     output:
         model=directory(f"{RESULTS}/backbones/{{backbone}}/model"),

@@ -10,8 +10,10 @@ check_names(RELEASED.values(), [*REGISTRY.labels(), *REGISTRY.labels().values()]
 
 rule released_checkpoint:
     input:
-        folder=lambda wildcards: fetched.released_folder(
-            DOMAINS[wildcards.domain], released_checkpoint(wildcards)
+        folder=lambda wildcards: local(
+            fetched.released_folder(
+                DOMAINS[wildcards.domain], released_checkpoint(wildcards)
+            )
         ),
         model=rules.base_model.output.model,
     output:

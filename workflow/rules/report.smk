@@ -6,7 +6,7 @@ TABLE1_BENCHMARKS = ["envscaler", *benchmarks_of("tool_use", "bfcl", "acebench")
 rule table1:
     input:
         evaluations=evaluations(REGISTRY.methods(), TABLE1_BENCHMARKS),
-        reported="paper_tables/table1.csv",
+        reported=local("paper_tables/table1.csv"),
     output:
         csv=report(
             f"{RESULTS}/table1.csv", category="Tables", caption="../report/table1.rst"
@@ -48,7 +48,7 @@ if "coding" in DOMAINS:
                 benchmarks_of("coding", "livecodebench", "evalplus"),
                 "coding",
             ),
-            reported="paper_tables/table2.csv",
+            reported=local("paper_tables/table2.csv"),
         output:
             csv=report(
                 f"{RESULTS}/table2.csv",
@@ -83,7 +83,7 @@ if "coding" in DOMAINS:
             evaluations=evaluations(
                 REGISTRY.methods(), benchmarks_of("coding", "evalplus"), "coding"
             ),
-            reported="paper_tables/table2.csv",
+            reported=local("paper_tables/table2.csv"),
         output:
             csv=report(
                 f"{RESULTS}/humaneval.csv",

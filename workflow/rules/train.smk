@@ -15,13 +15,14 @@ use rule train as train_NAME with:
         method_benchmark("NAME")
 """
 
-# Files a method may ask for by name; each becomes `--input NAME=FILE`.
+# Files a method may ask for by name; each becomes `--input NAME=FILE`. As plain patterns: with a
+# storage plugin, a rule's `output` can neither be formatted nor expanded.
 METHOD_FILES = {
-    "bank": rules.bank.output.bank,
-    "retrieved": rules.retrieve.output.retrieved,
-    "composer": rules.cold_start.output.composer,
-    "demonstrations": rules.demonstrations.output.pool,
-    "skills": rules.skills.output.skills,
+    "bank": f"{BACKBONE_FILES}/bank.jsonl",
+    "retrieved": f"{BACKBONE_FILES}/retrieved.json",
+    "composer": f"{BACKBONE_FILES}/composer.safetensors",
+    "demonstrations": f"{BACKBONE_FILES}/demonstrations.jsonl",
+    "skills": f"{BACKBONE_FILES}/skills.jsonl",
 }
 
 
@@ -34,11 +35,14 @@ rule train:
     conda:
         # Whole, since the copies in baselines/ would read a relative path from their own folder.
         f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
+    resources:
+        # Processes of a training, a GPU each; a profile says how many the machine has.
+        ranks=1,
     shell:
         "python -m lopd_repro train --settings {params.settings:q} --method-file {params.file:q}"
         " --seed {wildcards.seed} --splits {input.splits:q} --backbone {input.model:q}"
         " --out $(dirname {output.metrics:q}) --state {params.state:q}"
-        " --source-digest {params.source} {params.inputs} > {log:q} 2>&1"
+        " --source-digest {params.source} {params.inputs} --ranks {resources.ranks} > {log:q} 2>&1"
 
 
 REGISTRY.add(
