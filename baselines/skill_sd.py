@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -179,7 +180,8 @@ class SkillSD(Method):
             if index is not None and rewards:
                 self.bank.credit(task_id, index, sum(rewards) / len(rewards))
             domain = self.resources.domain
-            skill = self._writer.write(domain.task_text(task_id), attempts_of(members, domain))
+            task, attempts = domain.task_text(task_id), attempts_of(members, domain)
+            skill = self.resources.ranks.once(partial(self._writer.write, task, attempts))
             added += skill is not None and self.bank.add(task_id, skill)
         self._groups = []
         return {"skills": float(len(self.bank)), "skills_added": float(added)}

@@ -8,13 +8,18 @@ Writes `metrics.jsonl`, `selected.json`, `manifest.json`, `checkpoint/` and the 
 of the selected step (LOPD: its composer) under `--out`. `train.keep_candidates: true` leaves the
 weights of every validated step under `candidates/`, `false` an empty folder. An interrupted run
 goes on from its last saved step under `--state` and ends with the same bytes.
+
+`--ranks N` (or torchrun) trains with N processes, a GPU each, which hold weights, gradients and
+moments in shards: docs/parallel.md. A run goes on with another number of ranks than it began with.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +34,18 @@ from lopd_repro.commands.wiring import (
 )
 from lopd_repro.errors import UserError
 from lopd_repro.files import digest_file, digest_json, write_bytes, write_json, write_jsonl
+from lopd_repro.models.backbone import copy_model
+from lopd_repro.parallel.launch import start_ranks
+from lopd_repro.parallel.ranks import Ranks, joined, rank_in_environment
+from lopd_repro.rollout.divided import CopyEngine
+from lopd_repro.rollout.engine import RolloutEngine
 from lopd_repro.rollout.episodes import derive_seed
 from lopd_repro.settings import build
 from lopd_repro.training.candidates import FOLDER as CANDIDATES
 from lopd_repro.training.candidates import Candidates
-from lopd_repro.training.checkpoint import STATE_FILE, save_model
+from lopd_repro.training.checkpoint import clear_state, save_model
 from lopd_repro.training.evaluate import EvaluationPlan
+from lopd_repro.training.hold import hold_models, needs_shards
 from lopd_repro.training.lock import exclusive
 from lopd_repro.training.loop import LoopSettings, RunSeeds, TrainingRun
 from lopd_repro.training.manifest import manifest
@@ -55,24 +66,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=FILE", help="a file the method reads"
     )
+    parser.add_argument(
+        "--ranks", type=int, default=1, help="processes on this machine, a GPU each"
+    )
+    parser.add_argument(
+        "--rank-minutes",
+        type=float,
+        default=120.0,
+        help="how long a rank waits for the others, which may still be sampling",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, select, save."""
     began = time.perf_counter()
     settings = start(args)
+    step = build(StepSettings, settings.get("optimiser", {}), "optimiser")
+    start_ranks(args.ranks, sys.argv[1:])
+    device = str(settings.get("engine", {}).get("device", "cpu"))
+    try:
+        with joined(device, needs_shards(step), args.rank_minutes) as ranks:
+            _train(args, settings, step, ranks, began)
+    except UserError as error:
+        if rank := rank_in_environment():
+            raise UserError(f"rank {rank}: {error}") from None
+        raise
+    return 0
+
+
+def _train(
+    args: argparse.Namespace,
+    settings: dict[str, Any],
+    step: StepSettings,
+    ranks: Ranks,
+    began: float,
+) -> None:
     method_class = load_method(args.method_file)
     inputs = _inputs(args.input)
-    with exclusive(args.state), parts(settings, args.backbone) as p:
-        method = _method(method_class, p, settings, args, inputs)
+    lock: AbstractContextManager[None] = exclusive(args.state) if ranks.first else nullcontext()
+    with lock, parts(settings, args.backbone) as p:
+        method = _method(method_class, p, settings, args, inputs, ranks)
         if method_class.trains:
-            training = _training_run(method, p, settings, args, inputs)
+            training = _training_run(method, p, settings, args, inputs, step, ranks)
             training.run()
             metrics, selected = training.metrics, training.selection.report()
             artifacts, keep = training.artifacts(), training.loop.keep_candidates
         else:
             metrics, selected = [], {"rule": "not trained", "selected_step": 0}
             artifacts, keep = method.artifacts(), False
+        checkpoint = args.out / "checkpoint"
+        if ranks.first and checkpoint.exists():
+            shutil.rmtree(checkpoint)
+        save_model(checkpoint, p.backbone.model, p.backbone.tokenizer, ranks)
+        if not ranks.first:
+            return
         selected["validation_scores"] = selected.get("validation_scores", {})
         candidates = Candidates(args.state)
         if keep or "keep_candidates" in settings.get("train", {}):
@@ -82,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
             candidates.publish(args.out)
         else:
             shutil.rmtree(args.out / CANDIDATES, ignore_errors=True)
-        _save(args, p, metrics, selected, artifacts)
+        _save(args, metrics, selected, artifacts)
         write_json(
             args.out / "manifest.json",
             manifest(
@@ -94,11 +141,11 @@ def run(args: argparse.Namespace) -> int:
                 method=method_class.name,
                 method_settings=method.settings,
                 isolation=p.world.isolation,
+                ranks=ranks.size,
             ),
         )
-        (args.state / STATE_FILE).unlink(missing_ok=True)
+        clear_state(args.state)
         candidates.begin()
-    return 0
 
 
 def _inputs(given: list[str]) -> dict[str, str]:
@@ -122,6 +169,7 @@ def _method(
     settings: dict[str, Any],
     args: argparse.Namespace,
     inputs: dict[str, str],
+    ranks: Ranks,
 ) -> Method:
     tasks = merged(training_tasks(settings, args.splits), validation_tasks(settings, args.splits))
     resources = Resources(
@@ -132,6 +180,7 @@ def _method(
         base_path=args.backbone,
         files=inputs,
         prompts=vars(p.prompts),
+        ranks=ranks,
     )
     return method_class(settings.get("method", {}), resources)
 
@@ -142,6 +191,8 @@ def _training_run(
     settings: dict[str, Any],
     args: argparse.Namespace,
     inputs: dict[str, str],
+    step: StepSettings,
+    ranks: Ranks,
 ) -> TrainingRun:
     seeds = _seeds(args.seed)
     train = training_tasks(settings, args.splits, int(settings.get("train_task_limit", 0)))
@@ -166,19 +217,32 @@ def _training_run(
         "backbone": _folder_digest(args.backbone),
         "inputs": {name: digest_file(path) for name, path in inputs.items()},
     }
+    engine = _hold(p, method, settings, step, ranks)
     return TrainingRun(
         p.backbone.model,
         method,
-        p.engine,
+        engine,
         list(train.tasks),
         plan,
         loop,
-        build(StepSettings, settings["optimiser"], "optimiser"),
+        step,
         p.sampling("rollout"),
         RunSeeds(seeds["data"], seeds["rollout"], seeds["environment"]),
         args.state,
         identity,
+        ranks,
     )
+
+
+def _hold(
+    p: Parts, method: Method, settings: dict[str, Any], step: StepSettings, ranks: Ranks
+) -> RolloutEngine:
+    """Hold the models as the settings and the ranks ask; the engine on what it can sample from."""
+    policy = p.backbone.model
+    copies = ranks.mesh is not None and settings.get("engine", {}).get("name", "hf") == "hf"
+    twin = copy_model(policy) if copies else None
+    hold_models(policy, method, step, ranks)
+    return p.engine if twin is None else CopyEngine(p.make_engine(twin), twin)
 
 
 def _folder_digest(folder: str) -> str:
@@ -188,16 +252,10 @@ def _folder_digest(folder: str) -> str:
 
 def _save(
     args: argparse.Namespace,
-    p: Parts,
     metrics: list[dict[str, Any]],
     selected: dict[str, Any],
     artifacts: dict[str, bytes],
 ) -> None:
-    args.out.mkdir(parents=True, exist_ok=True)
-    checkpoint = args.out / "checkpoint"
-    if checkpoint.exists():
-        shutil.rmtree(checkpoint)
-    save_model(checkpoint, p.backbone.model, p.backbone.tokenizer)
     for name, data in artifacts.items():
         write_bytes(args.out / name, data)
     write_jsonl(args.out / "metrics.jsonl", metrics)

@@ -168,19 +168,22 @@ class CodeWorld:
 
 @dataclass
 class Parts:
-    """What the commands share, built once; the engine when it is first asked for."""
+    """What the commands share, built once; the engine when it is first asked for.
+
+    `make_engine` makes one on a model that is the backbone's or like it.
+    """
 
     settings: dict[str, Any]
     prompts: Prompts
     backbone: Backbone
     codec: ChatCodec
-    make_engine: Callable[[], RolloutEngine]
+    make_engine: Callable[[Any], RolloutEngine]
     world: World
 
     @cached_property
     def engine(self) -> RolloutEngine:
         """The rollout engine on the backbone."""
-        return self.make_engine()
+        return self.make_engine(self.backbone.model)
 
     def domain(self, tasks: AnyTaskSet) -> Domain:
         """Episodes of these tasks."""
@@ -290,10 +293,10 @@ def parts(settings: dict[str, Any], backbone: Path | str) -> Iterator[Parts]:
     codec = ChatCodec(loaded.tokenizer, loaded.eos_ids, chat.append_policy, options)
     prompts = read_prompts(settings["prompts"])
 
-    def make_engine() -> RolloutEngine:
+    def make_engine(model: Any) -> RolloutEngine:
         if engine.name == "hf":
-            return HFEngine(loaded.model, loaded.eos_ids, codec.pad_id, engine.max_batch)
-        return VLLMEngine(loaded.model, str(backbone), loaded.eos_ids, engine.max_batch, own)
+            return HFEngine(model, loaded.eos_ids, codec.pad_id, engine.max_batch)
+        return VLLMEngine(model, str(backbone), loaded.eos_ids, engine.max_batch, own)
 
     with world(settings, prompts) as running:
         yield Parts(settings, prompts, loaded, codec, make_engine, running)

@@ -18,6 +18,7 @@ from torch import Tensor
 from lopd_repro.errors import UserError
 from lopd_repro.files import write_bytes
 from lopd_repro.lopd.compressor import Compressor
+from lopd_repro.models.backbone import forward_pass, gathered
 
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 SCALES = ("unit", "embedding_rms")
@@ -111,7 +112,10 @@ class Composer:
         lengths = torch.tensor([len(row) for row in ids], device=device)
         mask = torch.arange(width, device=device) < lengths[:, None]
         with self._adapter_on():
-            hidden = self.model.base_model(input_ids=batch, use_cache=False).last_hidden_state
+            hidden = forward_pass(
+                self.model,
+                lambda: self.model.base_model(input_ids=batch, use_cache=False).last_hidden_state,
+            )
         latents: Tensor = self.compressor(hidden.to(self.compressor.latents.dtype), mask)
         return latents
 
@@ -150,10 +154,11 @@ class Composer:
                 target.copy_(state[name])
 
     def dump(self) -> bytes:
-        """The weights as the content of a safetensors file."""
+        """The weights as the content of a safetensors file; of shards, every rank must ask."""
         from safetensors.torch import save
 
-        return save({name: value.contiguous() for name, value in self.state_dict().items()})
+        state = self.state_dict()
+        return save({name: gathered(value).contiguous() for name, value in state.items()})
 
     def save(self, path: Path) -> None:
         """Write the weights as one safetensors file."""

@@ -136,6 +136,9 @@ class LOPD(Method):
 
         One without a reward (NaN) is distilled as well, but left out of Delta and counted.
         """
+        if isinstance(self._source, RandomLatents):
+            # Here, where every rank sees the same tasks: a draw runs the frozen model.
+            self._source.latents([t.task_id for t in trajectories])
         distilled = [self._source.has(t.task_id) for t in trajectories]
         missing = [math.isnan(t.reward) for t in trajectories]
         counts = [
@@ -227,6 +230,11 @@ class LOPD(Method):
         s = self.settings
         parameters = self._source.composer.parameters()
         return [ParameterGroup("composer", parameters, s["composer_lr"], s["composer_clip"])]
+
+    def modules(self) -> list[torch.nn.Module]:
+        """The compressors."""
+        found = [source.composer.compressor for source in (self._start, self._source)]
+        return list(dict.fromkeys(found))
 
     def after_step(self, metrics: dict[str, float]) -> dict[str, float]:
         """Dual ascent on the margin constraint, with the step's Delta."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,38 @@ def lm_head(model: Any) -> torch.Tensor:
         raise UserError("backbone: an output projection with a bias is not supported")
     weight: torch.Tensor = head.weight
     return weight
+
+
+def forward_pass(model: Any, call: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """`call()`, which reads the model's weights; those of a model held in shards are gathered.
+
+    `lm_head` may be read afterwards, until the backward pass is over.
+    """
+    run = getattr(model, "run_gathered", None)
+    return call() if run is None else run(call)
+
+
+def gathered(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor's values; of a shard the whole's, which every rank must take part in."""
+    values = tensor.detach()
+    whole = getattr(values, "full_tensor", None)
+    return values if whole is None else whole()
+
+
+def release(model: Any) -> None:
+    """Let go of weights that a model held in shards has gathered; nothing for others, or None.
+
+    A pass without a backward pass leaves some gathered, and an update does not reach them.
+    """
+    reshard = getattr(model, "reshard", None)
+    if reshard is not None:
+        reshard()
+
+
+def shares_heads(model: Any) -> bool:
+    """Whether passes may go on from a key-value cache with gradients (not where layers are
+    recomputed or gathered)."""
+    return not getattr(model, "whole_sequences", False)
 
 
 def fits_window(model: Any, length: int) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lopd_repro.models.chat import ChatCodec
+from lopd_repro.rollout.divided import DividedEngine
 from lopd_repro.rollout.domain import Domain, TurnOutcome
 from lopd_repro.rollout.engine import Prompt, Reply, RolloutEngine, SamplingParams, Turn
 from lopd_repro.rollout.heads import BuiltHead, Context, build_head
@@ -73,6 +74,13 @@ def collect(
     sampling: SamplingParams,
 ) -> list[Trajectory]:
     """Run episodes to their end; trajectories come back in the order of the requests."""
+    if isinstance(engine, DividedEngine):
+        # Repeats of a task without groups are told apart by their seed alone.
+        keys = [(r.task_id, r.group) for r in requests]
+        own = engine.engine
+        return engine.divide(
+            requests, keys, lambda share: collect(own, codec, domain, share, sampling)
+        )
     if not requests:
         return []
     prompts: list[Prompt] = []

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 from lopd_repro.errors import UserError
 from lopd_repro.rollout.engine import OnTurns, Prompt, SamplingParams, Turn
@@ -299,6 +300,9 @@ def _start(model: Any, source: str, max_batch: int, settings: VLLMSettings) -> A
         "logprobs_mode": "raw_logprobs",
         "seed": 0,
     }
+    if dist.is_initialized() and dist.get_world_size() > 1:
+        # An engine with a whole copy in every rank; vLLM joins the ranks' own process group.
+        arguments["distributed_executor_backend"] = "external_launcher"
     if settings.max_length:
         arguments["max_model_len"] = settings.max_length
     cache_gb = settings.cache_gb or (_CPU_CACHE_GB if on_cpu else 0.0)

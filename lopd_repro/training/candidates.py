@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lopd_repro.errors import UserError
+from lopd_repro.parallel.ranks import ONE, Ranks
 from lopd_repro.training.checkpoint import save_model
 
 FOLDER = "candidates"
@@ -26,13 +27,14 @@ _NAME = re.compile(r"step(\d{6})")
 class Candidates:
     """The candidates of a run in progress, under `state`/candidates."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, ranks: Ranks = ONE) -> None:
         self.folder = state / FOLDER
+        self._ranks = ranks
 
     def begin(self, steps: Iterable[int] = ()) -> None:
         """Keep the candidates of these steps, which a resumed run has behind it, and no others."""
         kept = {step_folder(step) for step in steps}
-        if self.folder.is_dir():
+        if self.folder.is_dir() and self._ranks.first:
             for entry in self.folder.iterdir():
                 if entry.name not in kept:
                     shutil.rmtree(entry)
@@ -44,8 +46,8 @@ class Candidates:
                 )
 
     def add(self, step: int, model: Any, tokenizer: Any) -> None:
-        """Write the step's weights; they appear complete or not at all."""
-        save_model(self.folder / step_folder(step), model, tokenizer)
+        """Write the step's weights; they appear complete or not at all. Every rank must ask."""
+        save_model(self.folder / step_folder(step), model, tokenizer, self._ranks)
 
     def publish(self, out: Path) -> None:
         """Put all of them into `out`/candidates, in place of what is there.

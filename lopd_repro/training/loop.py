@@ -2,7 +2,8 @@
 
 A run is a function of its settings and inputs: every random draw is seeded by the step or by the
 task, so a run resumed from its last checkpoint ends with the same bytes as one that was never
-interrupted.
+interrupted. Several ranks run it side by side, each with a share of the rollouts and micro-batches;
+all know all trajectories and metrics, and the first one writes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lopd_repro.parallel.ranks import ONE, Ranks
+from lopd_repro.rollout.divided import DividedEngine
 from lopd_repro.rollout.engine import RolloutEngine, SamplingParams
 from lopd_repro.rollout.episodes import EpisodeRequest, Trajectory, collect, derive_seed
 from lopd_repro.training.candidates import Candidates
@@ -76,23 +79,25 @@ class TrainingRun:
         seeds: RunSeeds,
         state_folder: Path,
         identity: dict[str, Any],
+        ranks: Ranks = ONE,
     ) -> None:
         self.model = model
         self.method = method
-        self.engine = engine
+        self.engine = engine if ranks.size == 1 else DividedEngine(engine, ranks)
         self.validation = validation
         self.loop = loop
         self.sampling = sampling
         self.seeds = seeds
         self.identity = identity
+        self.ranks = ranks
         self._state_folder = state_folder
         self._train_ids = list(train_ids)
         self._stream = TaskStream(train_ids, loop.tasks_per_step, seeds.data)
         self._clock = PhaseClock()
-        self.stepper = Stepper(model, method, step, self._clock)
+        self.stepper = Stepper(model, method, step, self._clock, ranks)
         self.metrics: list[dict[str, Any]] = []
         self.selection = Selection()
-        self.candidates = Candidates(state_folder)
+        self.candidates = Candidates(state_folder, ranks)
         self._next_step = 0
         self._generations = 0
 
@@ -201,10 +206,11 @@ class TrainingRun:
                 "method": self.method.state_dict(),
                 "selection": self.selection.state_dict(),
             },
+            self.ranks,
         )
 
     def _resume(self) -> None:
-        state = load_state(self._state_folder, self.identity)
+        state = load_state(self._state_folder, self.identity, self.ranks)
         if state is None:
             self.candidates.begin()
             return
@@ -220,9 +226,12 @@ class TrainingRun:
         self.engine.sync_weights(self.model)
         if self.loop.keep_candidates:
             self.candidates.begin(step for step in self.selection.scores if step > 0)
-        print(f"resumed after step {self._next_step}", file=sys.stderr, flush=True)
+        if self.ranks.first:
+            print(f"resumed after step {self._next_step}", file=sys.stderr, flush=True)
 
     def _say(self, row: dict[str, Any]) -> None:
+        if not self.ranks.first:
+            return
         shown = ", ".join(
             f"{name} {row[name]:.4f}" for name in _SHOWN if isinstance(row.get(name), float)
         )

@@ -18,6 +18,7 @@ import torch
 from lopd_repro.errors import UserError
 from lopd_repro.models.backbone import Backbone
 from lopd_repro.models.chat import ChatCodec
+from lopd_repro.parallel.ranks import ONE, Ranks
 from lopd_repro.rollout.domain import Domain
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import Context
@@ -107,7 +108,11 @@ class Preparation:
 
 @dataclass
 class Resources:
-    """What a run hands to its method."""
+    """What a run hands to its method.
+
+    Every one of the `ranks` calls the method alike; what might not come out the same on each (the
+    answer of an endpoint) goes through `ranks.once`.
+    """
 
     backbone: Backbone
     codec: ChatCodec
@@ -116,6 +121,7 @@ class Resources:
     base_path: str
     files: dict[str, str] = field(default_factory=dict)
     prompts: dict[str, str] = field(default_factory=dict)
+    ranks: Ranks = ONE
 
 
 @dataclass
@@ -138,7 +144,7 @@ class Method:
     defaults: ClassVar[dict[str, Any]] = {}
 
     teacher_model: Any = None
-    """A frozen teacher the method holds already, so that the loop keeps no second copy."""
+    """A frozen copy of the policy as it starts, so that the loop keeps no second one."""
 
     def __init__(self, settings: dict[str, Any], resources: Resources) -> None:
         self.settings = merge_settings(self.name, self.defaults, settings)
@@ -163,6 +169,10 @@ class Method:
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Parameters trained besides the policy."""
+        return []
+
+    def modules(self) -> list[torch.nn.Module]:
+        """Modules of the method's own beside the teacher, for runs that hold weights in shards."""
         return []
 
     def after_step(self, metrics: dict[str, float]) -> dict[str, float]:

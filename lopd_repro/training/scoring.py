@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from lopd_repro.models.backbone import fits_window, lm_head
+from lopd_repro.models.backbone import fits_window, forward_pass, lm_head, shares_heads
 from lopd_repro.models.padding import distinct
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import BuiltHead
@@ -43,7 +43,8 @@ def score(
         empty = weight.new_zeros(0, weight.shape[1])
         return token_scores(empty, weight, temperature, 0, tokens, head_chunk)
     places, index = distinct([head_key(head) for head in heads])
-    if len(places) * 2 <= len(heads) and fits_window(model, max(lengths)):
+    shared = len(places) * 2 <= len(heads) and shares_heads(model)
+    if shared and fits_window(model, max(lengths)):
         different = [heads[place] for place in places]
         hidden = supervised_hidden(model, different, index, trajectories, pad_id)
         read = sum(len(h.head.ids) for h in different) + sum(len(t.tail) for t in trajectories)
@@ -58,12 +59,17 @@ def score(
         # The distribution of tail[j] is read at the position before it.
         chosen[i, start - 1 : lengths[i] - 1] = torch.tensor(trajectory.supervised)
     ids, chosen = ids.to(device), chosen.to(device)
-    if any(head.latents is not None for head in heads):
-        embeddings = embed_with_latents(model, ids, heads)
-        output = model.base_model(inputs_embeds=embeddings, use_cache=False)
-    else:
-        output = model.base_model(input_ids=ids, use_cache=False)
-    hidden = output.last_hidden_state[chosen]
+
+    def supervised() -> torch.Tensor:
+        if any(head.latents is not None for head in heads):
+            embeddings = embed_with_latents(model, ids, heads)
+            output = model.base_model(inputs_embeds=embeddings, use_cache=False)
+        else:
+            output = model.base_model(input_ids=ids, use_cache=False)
+        found: torch.Tensor = output.last_hidden_state[chosen]
+        return found
+
+    hidden = forward_pass(model, supervised)
     return token_scores(hidden, lm_head(model), temperature, sum(lengths), tokens, head_chunk)
 
 

@@ -14,19 +14,20 @@ from lopd_repro.training.method import TeacherSpec
 
 
 class Teacher:
-    """Holds the weights a `TeacherSpec` asks for; `frozen` serves as the frozen teacher if given.
+    """Holds the weights a `TeacherSpec` asks for; `held`, a frozen copy of the policy as it starts,
+    serves as the frozen or averaged teacher if given.
 
     The EMA is kept in float32 and of effective weights: a policy trained through an adapter is
     refused, because an average of its factors is no average of the weights they make.
     """
 
-    def __init__(self, spec: TeacherSpec, policy: Any, frozen: Any = None) -> None:
+    def __init__(self, spec: TeacherSpec, policy: Any, held: Any = None) -> None:
         self.spec = spec
         self._policy = policy
         self.model: Any = None
         self._average: dict[str, torch.Tensor] = {}
-        if spec.kind == "frozen" and frozen is not None:
-            self.model = frozen
+        if spec.kind in ("frozen", "ema") and held is not None:
+            self.model = held
         elif spec.kind in ("frozen", "ema"):
             self.model = freeze(copy_model(policy))
         elif spec.kind == "current":

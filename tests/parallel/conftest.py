@@ -1,0 +1,6 @@
+"""The small models of the core's tests serve here too."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
