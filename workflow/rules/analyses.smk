@@ -19,6 +19,7 @@ use rule evaluate_envscaler as evaluate_candidates with:
         splits=rules.tasks.output.splits,
         noop=rules.tasks.output.noop,
         candidates=f"{run_folder('{method}', 'tool_use')}/candidates",
+        vllm=vllm_that_samples,
     output:
         benchmark_rows(TEST_CURVES),
     log:
@@ -41,6 +42,7 @@ use rule evaluate_envscaler as evaluate_base_plus_composer with:
         embedder=fetched_embedder,
         composer=f"{run_folder('lopd', 'tool_use')}/composer.safetensors",
         shape=f"{run_folder('lopd', 'tool_use')}/composer.json",
+        vllm=vllm_that_samples,
     output:
         f"{RESULTS}/eval/envscaler/tool_use/{{backbone}}/base_plus_composer/seed{{seed}}.jsonl",
     log:

@@ -11,6 +11,7 @@ from snakemake_interface_executor_plugins.settings import SharedFSUsage
 sys.path.insert(0, workflow.basedir)
 
 from lopd_repro.workflow import fetched, methods, slices, sources, variants
+from lopd_repro.workflow import vllm_environment
 from lopd_repro.workflow.released import released
 
 VARIANTS = variants.expand(config)
@@ -108,7 +109,12 @@ def method_file(name, file):
 
 def method_inputs(name):
     wanted = {file: method_file(name, file) for file in REGISTRY[name].inputs}
-    return {"splits": splits, "model": f"{BACKBONE_FILES}/model", **wanted}
+    return {
+        "splits": splits,
+        "model": f"{BACKBONE_FILES}/model",
+        "vllm": vllm_that_samples,
+        **wanted,
+    }
 
 
 def variant_inputs(wildcards):
@@ -226,7 +232,11 @@ def benchmark_rows(name, domain="tool_use"):
 
 
 def benchmark_inputs(name, domain="tool_use", **more):
-    return {"checkpoint": f"{run_folder('{method}', domain)}/checkpoint", **more}
+    return {
+        "checkpoint": f"{run_folder('{method}', domain)}/checkpoint",
+        "vllm": vllm_that_serves,
+        **more,
+    }
 
 
 def beforehand(files):
@@ -237,6 +247,20 @@ def beforehand(files):
     """
     shared = workflow.storage_settings.shared_fs_usage
     return local(files) if SharedFSUsage.INPUT_OUTPUT in shared else []
+
+
+def vllm_that_samples(wildcards):
+    """vLLM's environment, for jobs that sample in their own process; none for the engine hf."""
+    own = DOMAINS[domain_of(wildcards)]
+    wanted = vllm_environment.samples_with_vllm(own)
+    return beforehand(vllm_environment.markers(own, wanted))
+
+
+def vllm_that_serves(wildcards):
+    """vLLM's environment, for jobs that ask a served checkpoint."""
+    own = DOMAINS[domain_of(wildcards)]
+    wanted = vllm_environment.serves_with_vllm(own)
+    return beforehand(vllm_environment.markers(own, wanted))
 
 
 def benchmark_params(name, domain="tool_use"):

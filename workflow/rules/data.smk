@@ -97,6 +97,7 @@ rule base_rollouts:
     input:
         splits=splits,
         model=rules.base_model.output.model,
+        vllm=vllm_that_samples,
     output:
         rollouts=f"{RESULTS}/backbones/{{backbone}}/rollouts.jsonl",
     log:
@@ -165,6 +166,7 @@ rule cold_start:
         model=rules.base_model.output.model,
         bank=rules.bank.output.bank,
         retrieved=rules.retrieve.output.retrieved,
+        vllm=vllm_that_samples,
     output:
         composer=f"{RESULTS}/backbones/{{backbone}}/composer.safetensors",
         shape=f"{RESULTS}/backbones/{{backbone}}/composer.json",

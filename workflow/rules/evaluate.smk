@@ -21,6 +21,7 @@ rule evaluate_envscaler:
         splits=rules.tasks.output.splits,
         noop=rules.tasks.output.noop,
         checkpoint=f"{RESULTS}/runs/tool_use/{{backbone}}/{{method}}/seed{{seed}}/checkpoint",
+        vllm=vllm_that_samples,
     output:
         f"{RESULTS}/eval/envscaler/tool_use/{{backbone}}/{{method}}/seed{{seed}}.jsonl",
     log:

@@ -39,6 +39,7 @@ use rule cold_start as cold_start_variant with:
         retrieved=lambda wildcards: method_file(wildcards.method, "retrieved").format(
             **wildcards
         ),
+        vllm=vllm_that_samples,
     output:
         composer=f"{VARIANT_FILES}/composer.safetensors",
         shape=f"{VARIANT_FILES}/composer.json",
