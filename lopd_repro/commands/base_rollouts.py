@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lopd_repro.commands.ranks import add_ranks, ranks_of
 from lopd_repro.commands.wiring import (
     AnyTaskSet,
     add_settings,
@@ -24,6 +25,7 @@ from lopd_repro.commands.wiring import (
 )
 from lopd_repro.experience.rollouts import RolloutOrigin, read_rollouts, write_rollouts
 from lopd_repro.files import digest_json
+from lopd_repro.rollout.divided import DividedEngine
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.settings import build
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
@@ -44,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--splits", required=True)
     parser.add_argument("--backbone", required=True)
     parser.add_argument("--out", type=Path, required=True)
+    add_ranks(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,9 +54,12 @@ def run(args: argparse.Namespace) -> int:
     settings = start(args)
     own = read_own(settings)
     tasks = training_tasks(settings, args.splits, own.task_limit)
-    with parts(settings, args.backbone) as p:
+    with ranks_of(args, settings) as ranks, parts(settings, args.backbone) as p:
         plan = EvaluationPlan(tuple(tasks.tasks), own.per_task, own.seed, p.sampling("rollout"))
-        trajectories = evaluate(p.engine, p.codec, p.domain(tasks), plan)
+        engine = p.engine if ranks.size == 1 else DividedEngine(p.engine, ranks)
+        trajectories = evaluate(engine, p.codec, p.domain(tasks), plan)
+    if not ranks.first:
+        return 0
     counts = {"rollouts": len(trajectories), "tasks": len(tasks.tasks), **summary(trajectories)}
     print(f"base rollouts: {counts}", file=sys.stderr, flush=True)
     write_rollouts(args.out, _origin(settings, tasks, own), trajectories, **counts)

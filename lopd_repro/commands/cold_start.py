@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
+from lopd_repro.commands.ranks import add_ranks, ranks_of
 from lopd_repro.commands.wiring import (
     AnyTaskSet,
     Parts,
@@ -23,7 +27,7 @@ from lopd_repro.commands.wiring import (
     training_tasks,
     validation_tasks,
 )
-from lopd_repro.experience.bank import Experience, read_bank
+from lopd_repro.experience.bank import read_bank
 from lopd_repro.experience.pairing import assign_experiences
 from lopd_repro.files import read_json, write_json, write_jsonl
 from lopd_repro.lopd.cold_start import ColdStartSettings, cold_start
@@ -31,8 +35,13 @@ from lopd_repro.lopd.composer import Composer, ComposerSettings
 from lopd_repro.lopd.latents import Framing, LatentSource
 from lopd_repro.lopd.saved import save_composer
 from lopd_repro.models.backbone import copy_model, freeze
+from lopd_repro.parallel.ranks import Ranks
+from lopd_repro.rollout.divided import DividedEngine
 from lopd_repro.settings import build
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
+from lopd_repro.training.hold import hold_frozen, needs_shards
+
+_TASKS_AT_ONCE = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-measure", action="store_true", help="leave the latent teacher's rollouts out"
     )
+    add_ranks(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
     retrieved = read_json(args.retrieved)
     seed, n_retrieved = int(settings["seed"]), int(settings["n_retrieved"])
     own = build(ColdStartSettings, settings["cold_start"], "cold_start")
-    with parts(settings, args.backbone) as p:
+    sharded = needs_shards(own)
+    with ranks_of(args, settings, sharded) as ranks, parts(settings, args.backbone) as p:
         shape = build(
             ComposerSettings,
             {
@@ -70,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         )
         frozen = freeze(copy_model(p.backbone.model))
         composer = Composer(frozen, p.backbone.tokenizer, shape, seed, "composer")
+        hold_frozen(frozen, [composer.compressor], True, own, ranks)
         domain = p.domain(merged(train, validation))
         framing = Framing(p.prompts.latent_before, p.prompts.latent_after)
 
@@ -90,26 +102,35 @@ def run(args: argparse.Namespace) -> int:
             own,
             seed,
             rows.append,
+            ranks,
         )
-        report = {} if args.no_measure else _measure(p, validation, bank, source)
+        at_once = own.micro_batch * _TASKS_AT_ONCE or len(validation.tasks)
+        report = {} if args.no_measure else _measure(p, validation, source, at_once, ranks)
+        save_composer(composer, args.out, ranks)
+        if not ranks.first:
+            return 0
         print(f"latent teacher on validation: {report}", file=sys.stderr, flush=True)
     write_jsonl(args.report.with_suffix(".jsonl"), rows)
     write_json(args.report, report)
-    save_composer(composer, args.out)
     return 0
 
 
 def _measure(
-    p: Parts, validation: AnyTaskSet, bank: dict[str, Experience], source: object
+    p: Parts,
+    validation: AnyTaskSet,
+    source: Callable[[str, str], LatentSource],
+    at_once: int,
+    ranks: Ranks,
 ) -> dict[str, dict[str, float]]:
-    import torch
-
     domain = p.domain(validation)
     tasks = tuple(validation.tasks)
     plan = EvaluationPlan(tasks, 1, int(p.settings["seed"]), p.sampling("evaluation"))
-    report = {"none": summary(evaluate(p.engine, p.codec, domain, plan))}
+    engine = p.engine if ranks.size == 1 else DividedEngine(p.engine, ranks)
+    report = {"none": summary(evaluate(engine, p.codec, domain, plan))}
     for pairing in ("retrieved", "shuffled"):
+        found, contexts = source("validation", pairing), []
         with torch.no_grad():
-            contexts = source("validation", pairing).contexts(tasks)  # type: ignore[operator]
-        report[pairing] = summary(evaluate(p.engine, p.codec, domain, plan, contexts))
+            for start in range(0, len(tasks), at_once):
+                contexts += found.contexts(tasks[start : start + at_once])
+        report[pairing] = summary(evaluate(engine, p.codec, domain, plan, contexts))
     return report

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from lopd_repro.commands.ranks import add_ranks, ranks_of
 from lopd_repro.commands.wiring import (
     Parts,
     add_settings,
@@ -35,8 +35,7 @@ from lopd_repro.commands.wiring import (
 from lopd_repro.errors import UserError
 from lopd_repro.files import digest_file, digest_json, write_bytes, write_json, write_jsonl
 from lopd_repro.models.backbone import copy_model
-from lopd_repro.parallel.launch import start_ranks
-from lopd_repro.parallel.ranks import Ranks, joined, rank_in_environment
+from lopd_repro.parallel.ranks import Ranks
 from lopd_repro.rollout.divided import CopyEngine
 from lopd_repro.rollout.engine import RolloutEngine
 from lopd_repro.rollout.episodes import derive_seed
@@ -66,15 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=FILE", help="a file the method reads"
     )
-    parser.add_argument(
-        "--ranks", type=int, default=1, help="processes on this machine, a GPU each"
-    )
-    parser.add_argument(
-        "--rank-minutes",
-        type=float,
-        default=120.0,
-        help="how long a rank waits for the others, which may still be sampling",
-    )
+    add_ranks(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,15 +73,8 @@ def run(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     settings = start(args)
     step = build(StepSettings, settings.get("optimiser", {}), "optimiser")
-    start_ranks(args.ranks, sys.argv[1:])
-    device = str(settings.get("engine", {}).get("device", "cpu"))
-    try:
-        with joined(device, needs_shards(step), args.rank_minutes) as ranks:
-            _train(args, settings, step, ranks, began)
-    except UserError as error:
-        if rank := rank_in_environment():
-            raise UserError(f"rank {rank}: {error}") from None
-        raise
+    with ranks_of(args, settings, needs_shards(step)) as ranks:
+        _train(args, settings, step, ranks, began)
     return 0
 
 

@@ -18,11 +18,16 @@ from lopd_repro.errors import UserError
 from lopd_repro.experience.bank import Experience
 from lopd_repro.experience.pairing import PAIRINGS
 from lopd_repro.lopd.latents import LatentSource
+from lopd_repro.models.backbone import release
 from lopd_repro.models.chat import ChatCodec
+from lopd_repro.parallel.ranks import ONE, Ranks
+from lopd_repro.parallel.turns import micro_batches, turns
 from lopd_repro.rollout.domain import Domain
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.rollout.heads import build_head
-from lopd_repro.training.losses import aggregate
+from lopd_repro.training.clip import clip_gradients
+from lopd_repro.training.hold import check_holding
+from lopd_repro.training.losses import Totals, aggregate
 from lopd_repro.training.scoring import sampled_tokens, score
 from lopd_repro.training.tasks import TaskStream
 
@@ -33,6 +38,8 @@ class ColdStartSettings:
 
     clip_compressor 0 means one clip over everything. pairing: which experiences a task's
     trajectory is learned with, as in the method (`experience/pairing.py`).
+    micro_batch: trajectories of a rank at a time, 0 is all of its share. head_chunk_tokens,
+    compute_dtype and activation_checkpointing are those of `StepSettings`.
     """
 
     steps: int = 1000
@@ -42,11 +49,16 @@ class ColdStartSettings:
     clip: float = 3.0
     clip_compressor: float = 0.0
     pairing: str = "retrieved"
+    micro_batch: int = 0
+    head_chunk_tokens: int = 0
+    compute_dtype: str = "engine"
+    activation_checkpointing: bool = False
 
     def __post_init__(self) -> None:
         if self.pairing not in PAIRINGS:
             allowed = ", ".join(PAIRINGS)
             raise UserError(f"cold_start.pairing: found {self.pairing!r}, allowed: {allowed}")
+        check_holding(self, "cold_start")
 
 
 def cold_start(
@@ -58,8 +70,12 @@ def cold_start(
     settings: ColdStartSettings,
     seed: int,
     log: Callable[[dict[str, float]], None],
+    ranks: Ranks = ONE,
 ) -> None:
-    """Train the source's composer in place. `model` is the frozen backbone that scores."""
+    """Train the source's composer in place. `model` is the frozen backbone that scores.
+
+    Several ranks share each batch; composer and model are then in shards (`training.hold`).
+    """
     usable = {e.experience_id: e for e in bank if source.has(e.task_id)}
     if not usable:
         raise UserError("cold start: no bank trajectory has retrieved experiences")
@@ -71,15 +87,22 @@ def cold_start(
     stream = TaskStream(list(usable), settings.batch, seed)
     for step in range(settings.steps):
         chosen = [usable[i] for i in stream.step(step)]
-        loss = trajectory_nll(source, model, codec, domain, chosen)
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        nll = 0.0
+        for part, weight in _shares(chosen, settings.micro_batch, ranks):
+            loss = trajectory_nll(
+                source, model, codec, domain, part, settings.head_chunk_tokens, len(chosen)
+            )
+            (loss if weight == 1.0 else loss * weight).backward()
+            nll += float(loss.detach()) * weight
+            release(model)
+        nll = sum(ranks.gather(nll))
         norm = _clip(source, settings)
         optimiser.step()
-        log({"step": step + 1, "nll": float(loss.detach()), "grad_norm": norm})
-        if (step + 1) % 50 == 0:
+        log({"step": step + 1, "nll": nll, "grad_norm": norm})
+        if (step + 1) % 50 == 0 and ranks.first:
             print(
-                f"cold start step {step + 1}/{settings.steps}: nll {float(loss.detach()):.4f}",
+                f"cold start step {step + 1}/{settings.steps}: nll {nll:.4f}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -92,8 +115,13 @@ def trajectory_nll(
     codec: ChatCodec,
     domain: Domain,
     chosen: Sequence[Experience],
+    head_chunk: int = 0,
+    count: int = 0,
 ) -> torch.Tensor:
-    """Mean over trajectories of the mean token NLL under the latent head, scalar."""
+    """Mean over trajectories of the mean token NLL under the latent head, scalar.
+
+    count: trajectories of the whole batch, of which `chosen` is then a part; 0 is these.
+    """
     contexts = source.contexts([e.task_id for e in chosen])
     heads = [
         build_head(codec, domain.opening(e.task_id), context)
@@ -104,15 +132,29 @@ def trajectory_nll(
         for i, (e, head) in enumerate(zip(chosen, heads, strict=True))
     ]
     tokens, row = sampled_tokens(trajectories)
-    scores = score(model, heads, trajectories, codec.pad_id)
+    scores = score(model, heads, trajectories, codec.pad_id, head_chunk=head_chunk)
     nll = -scores.logp(tokens.to(model.device))
-    return aggregate(nll, row.to(model.device), len(chosen), "seq_mean_token_mean")
+    totals = Totals(0, count, count) if count and count != len(chosen) else None
+    return aggregate(nll, row.to(model.device), len(chosen), "seq_mean_token_mean", totals=totals)
+
+
+def _shares(
+    chosen: Sequence[Experience], size: int, ranks: Ranks
+) -> list[tuple[list[Experience], float]]:
+    """This rank's parts of a batch; one that only keeps step with the others' weighs nothing."""
+    parts = micro_batches(len(chosen), size or -(-len(chosen) // ranks.size))
+    lengths = [len(e.tail) for e in chosen]
+    return [
+        ([chosen[turn.stand_in]], 0.0)
+        if turn.part is None
+        else ([chosen[i] for i in turn.part], 1.0)
+        for turn in turns(parts, lengths, [True] * len(chosen), ranks.rank, ranks.size)
+    ]
 
 
 def _clip(source: LatentSource, settings: ColdStartSettings) -> float:
     composer = source.composer
-    clip = torch.nn.utils.clip_grad_norm_
     if settings.clip_compressor > 0:
-        clip(composer.compressor_parameters(), settings.clip_compressor)
-        return float(clip(composer.lora_parameters(), settings.clip))
-    return float(clip(composer.parameters(), settings.clip))
+        clip_gradients(composer.compressor_parameters(), settings.clip_compressor)
+        return clip_gradients(composer.lora_parameters(), settings.clip)
+    return clip_gradients(composer.parameters(), settings.clip)

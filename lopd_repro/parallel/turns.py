@@ -49,3 +49,8 @@ def turns(
         stand_in = taught if anywhere and taught is not None else shortest
         found.append(Turn(part, part is None, anywhere and not here, stand_in))
     return found
+
+
+def micro_batches(count: int, size: int) -> list[range]:
+    """`count` trajectories in parts of `size`, the last one perhaps smaller."""
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]

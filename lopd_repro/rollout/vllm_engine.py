@@ -254,6 +254,8 @@ class VLLMEngine:
 
     def _wake(self) -> None:
         if self.settings.sleep and self._llm.llm_engine.is_sleeping():
+            # What the trainer's allocator keeps in store is not there for vLLM's own.
+            torch.cuda.empty_cache()
             self._llm.wake_up()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,9 @@ import torch
 from lopd_repro.errors import UserError
 from lopd_repro.models.backbone import release
 from lopd_repro.parallel.ranks import ONE, Ranks
-from lopd_repro.parallel.turns import turns
+from lopd_repro.parallel.turns import micro_batches, turns
 from lopd_repro.rollout.episodes import Trajectory
+from lopd_repro.training.clip import clip_gradients
 from lopd_repro.training.losses import Totals
 from lopd_repro.training.method import Method
 from lopd_repro.training.micro_batch import MicroBatches, Share, StepBatch
@@ -125,7 +126,7 @@ class Stepper:
         """Accumulate the step's gradient; the shares of all micro-batches, in their order."""
         own: dict[int, Share] = {}
         for turn in turns(
-            _parts(len(step.trajectories), self.settings.micro_batch),
+            micro_batches(len(step.trajectories), self.settings.micro_batch),
             [len(t.head) + len(t.tail) for t in step.trajectories],
             step.prepared.distilled,
             self.ranks.rank,
@@ -159,9 +160,9 @@ class Stepper:
     def _update(self) -> dict[str, float]:
         norms: dict[str, float] = {}
         groups = self.method.parameter_groups()
-        norms["grad_norm"] = _clip(self.model.parameters(), self.settings.clip)
+        norms["grad_norm"] = clip_gradients(self.model.parameters(), self.settings.clip)
         for group in groups:
-            norms[f"grad_norm_{group.name}"] = _clip(group.parameters, group.clip)
+            norms[f"grad_norm_{group.name}"] = clip_gradients(group.parameters, group.clip)
         if not all(math.isfinite(value) for value in norms.values()):
             raise FloatingPointError(f"method {self.method.name}: gradient norms {norms}")
         self.optimisers.policy.step()
@@ -179,17 +180,6 @@ class Stepper:
         scale = min(1.0, (self.steps_done + 1) / warm) if warm else 1.0
         for group in self.optimisers.policy.param_groups:
             group["lr"] = self.settings.lr * scale
-
-
-def _clip(parameters: Iterable[torch.nn.Parameter], limit: float) -> float:
-    """Clip by the norm over all shards; that norm."""
-    norm = torch.nn.utils.clip_grad_norm_(parameters, limit)
-    gather = getattr(norm, "full_tensor", None)
-    return float(norm if gather is None else gather())
-
-
-def _parts(count: int, size: int) -> list[range]:
-    return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _totals(trajectories: Sequence[Trajectory]) -> Totals:

@@ -8,17 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lopd_repro.errors import UserError
-
-COMPUTE_DTYPES = ("engine", "bfloat16")
+from lopd_repro.training.hold import check_holding
 
 
 @dataclass(frozen=True)
 class StepSettings:
     """lr, weight decay and gradient clip of the policy; trajectories per micro-batch.
 
-    `compute_dtype` is that of forward and backward passes: `engine` is the weights' own, `bfloat16`
-    leaves float32 weights, gradients and moments. `activation_checkpointing` keeps a layer's input
-    alone and runs the layer again in the backward pass.
+    `compute_dtype` and `activation_checkpointing` say how models are held (`hold`).
     `importance_cap` switches on truncated importance weights (`mismatch`); `max_logp_gap` is a
     mean gap between engine and trainer above which training stops. 0 is off for both.
     """
@@ -36,11 +33,7 @@ class StepSettings:
     activation_checkpointing: bool = False
 
     def __post_init__(self) -> None:
-        if self.compute_dtype not in COMPUTE_DTYPES:
-            raise UserError(
-                f"optimiser.compute_dtype: found {self.compute_dtype!r}, allowed: "
-                f"{', '.join(COMPUTE_DTYPES)}"
-            )
+        check_holding(self, "optimiser")
         if self.importance_cap and self.importance_cap < 1:
             raise UserError(
                 f"optimiser.importance_cap: found {self.importance_cap}, allowed: 0 (off), or 1 or "

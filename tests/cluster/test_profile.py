@@ -47,6 +47,12 @@ def test_every_training_and_evaluation_gets_gpus(profile: dict[str, Any], rules:
     assert not without, f"profiles/slurm/config.yaml: set-resources lacks {sorted(without)}"
 
 
+def test_a_training_has_a_rank_for_each_of_its_gpus(profile: dict[str, Any]) -> None:
+    found = {rule: own for rule, own in profile["set-resources"].items() if own.get("gpu", 0) > 1}
+    assert {"train_lopd", "train_variant", "base_rollouts", "cold_start"} <= set(found)
+    assert all(own["ranks"] == own["gpu"] for own in found.values())
+
+
 def test_memory_grows_with_each_attempt(profile: dict[str, Any]) -> None:
     asked = [profile["default-resources"]["mem_mb"]]
     asked += [own["mem_mb"] for own in profile["set-resources"].values()]

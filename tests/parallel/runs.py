@@ -7,16 +7,18 @@ from typing import Any
 
 import torch
 from small import GRPO, ScriptDomain, backbone, codec
-from small_lopd import TRAIN, lopd_files, resources
+from small_lopd import RETRIEVED, TRAIN, bank, lopd_files, make_composer, resources
 
+from lopd_repro.lopd.cold_start import ColdStartSettings, cold_start
+from lopd_repro.lopd.latents import Framing, LatentSource
 from lopd_repro.lopd.method import LOPD
-from lopd_repro.models.backbone import copy_model, gathered
+from lopd_repro.models.backbone import copy_model, freeze, gathered
 from lopd_repro.parallel.ranks import ONE, Ranks
 from lopd_repro.rollout.divided import CopyEngine
 from lopd_repro.rollout.engine import SamplingParams
 from lopd_repro.rollout.hf_engine import HFEngine
 from lopd_repro.training.evaluate import EvaluationPlan
-from lopd_repro.training.hold import hold_models
+from lopd_repro.training.hold import hold_frozen, hold_models
 from lopd_repro.training.loop import LoopSettings, RunSeeds, TrainingRun
 from lopd_repro.training.method import Method, load_method
 from lopd_repro.training.step import StepSettings
@@ -106,6 +108,26 @@ def interrupted(run: TrainingRun) -> None:
     except Interrupted:
         return
     raise AssertionError("the run was not interrupted")
+
+
+def cold(ranks: Ranks = ONE, **settings: Any) -> dict[str, Any]:
+    """Three steps of a cold start on batches of three, and what they end with."""
+    model = freeze(copy_model(backbone().model)).to(torch.float64)
+    composer = make_composer(model)
+    composer.compressor.to(torch.float64)
+    own = ColdStartSettings(steps=3, batch=3, lr=1e-3, clip=0.5, **settings)
+    hold_frozen(model, [composer.compressor], True, own, ranks)
+    entries, domain = bank(), ScriptDomain()
+    source = LatentSource(
+        composer,
+        {e.experience_id: e for e in entries},
+        RETRIEVED,
+        domain.task_text,
+        Framing("<", ">"),
+    )
+    rows: list[dict[str, float]] = []
+    cold_start(source, model, codec(), domain, entries, own, 0, rows.append, ranks)
+    return {"rows": rows, "composer": whole(dict(composer.state_dict()))}
 
 
 def outcome(run: TrainingRun) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from runs import NAMES, build, interrupted, outcome, whole
+from runs import NAMES, build, cold, interrupted, outcome, whole
+from transformers import AutoModelForCausalLM
 from worlds import in_world, load, save
 
-from lopd_repro.models.backbone import load_backbone
 from lopd_repro.parallel.ranks import Ranks
 from lopd_repro.training.checkpoint import save_model
 
@@ -54,6 +54,7 @@ def two(ranks: Ranks, folder: Path) -> None:
     resumed = build("lopd", folder.parent / "one/begun", ranks)
     resumed.run()
     save(ranks, folder, "resumed", outcome(resumed))
+    save(ranks, folder, "cold", cold(ranks, **COLD))
     narrow = build("lopd", folder / "narrow", ranks, torch.float32, **NARROW)
     narrow._train_step(0)
     sizes = [p.to_local().numel() for p in narrow.model.parameters()]  # type: ignore[attr-defined]
@@ -77,6 +78,11 @@ def four(ranks: Ranks, folder: Path) -> None:
     save(ranks, folder, "resumed", outcome(resumed))
 
 
+COLD: dict[str, Any] = {
+    "micro_batch": 1,
+    "head_chunk_tokens": 3,
+    "activation_checkpointing": True,
+}
 NARROW: dict[str, Any] = {"compute_dtype": "bfloat16", "activation_checkpointing": True}
 
 
@@ -132,7 +138,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(worlds: Path) -> None:
 
 
 def test_shards_are_saved_as_a_whole_model(worlds: Path) -> None:
-    loaded = load_backbone(worlds / "two/model", "float64").model
+    loaded = AutoModelForCausalLM.from_pretrained(worlds / "two/model", dtype=torch.float64)
     expected = load(worlds / "two", NAMES[-1])["weights"]
     assert loaded.config.architectures == ["Qwen3ForCausalLM"]
     assert all(torch.equal(value, expected[key]) for key, value in loaded.state_dict().items())
@@ -152,6 +158,12 @@ def test_bfloat16_passes_leave_float32_weights_gradients_and_moments(worlds: Pat
     # bfloat16 has 8 bits: a few parts in a hundred, and surely not the same.
     assert found["metrics"]["loss"] == pytest.approx(exact["loss"], rel=0.1)
     assert found["metrics"]["loss"] != pytest.approx(exact["loss"], rel=1e-5)
+
+
+def test_a_cold_start_of_two_ranks_ends_as_one_does(worlds: Path) -> None:
+    expected = cold()
+    assert expected["rows"][2]["nll"] < expected["rows"][0]["nll"]
+    assert differences(expected, load(worlds / "two", "cold")) == []
 
 
 @pytest.mark.parametrize("name", NAMES)

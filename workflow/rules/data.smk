@@ -107,12 +107,15 @@ rule base_rollouts:
     priority: 10
     conda:
         "../envs/lopd_repro.yaml"
+    resources:
+        ranks=1,
     params:
         settings=settings("base_rollouts"),
         source=source("lopd_repro.commands.base_rollouts"),
     shell:
         "python -m lopd_repro base-rollouts --settings {params.settings:q} --splits {input.splits:q}"
-        " --backbone {input.model:q} --out {output.rollouts:q} > {log:q} 2>&1"
+        " --backbone {input.model:q} --out {output.rollouts:q} --ranks {resources.ranks}"
+        " > {log:q} 2>&1"
 
 
 rule bank:
@@ -178,10 +181,13 @@ rule cold_start:
     priority: 10
     conda:
         "../envs/lopd_repro.yaml"
+    resources:
+        ranks=1,
     params:
         settings=settings("cold_start"),
         source=source("lopd_repro.commands.cold_start"),
     shell:
         "python -m lopd_repro cold-start --settings {params.settings:q} --splits {input.splits:q}"
         " --backbone {input.model:q} --bank {input.bank:q} --retrieved {input.retrieved:q}"
-        " --out {output.composer:q} --report {output.report:q} > {log:q} 2>&1"
+        " --out {output.composer:q} --report {output.report:q} --ranks {resources.ranks}"
+        " > {log:q} 2>&1"
