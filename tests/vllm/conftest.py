@@ -1,4 +1,4 @@
-"""The small models of the core's tests serve here too; without vLLM nothing here can run."""
+"""The core's small models and the worlds of ranks serve here too; without vLLM nothing can run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
+for _folder in ("core", "parallel"):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / _folder))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
