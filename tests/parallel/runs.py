@@ -1,4 +1,4 @@
-"""Small trainings, whole or interrupted, on one rank or several; and what they end with."""
+"""Small trainings on one rank or several, and what they end with."""
 
 from __future__ import annotations
 
@@ -38,10 +38,6 @@ STEPS: dict[str, dict[str, Any]] = {
 }
 
 
-class Interrupted(Exception):  # noqa: N818
-    pass
-
-
 def build(
     name: str,
     folder: Path,
@@ -49,7 +45,7 @@ def build(
     dtype: torch.dtype = torch.float64,
     **step: Any,
 ) -> TrainingRun:
-    """A run of three steps as a new process would build it, with a state after the second.
+    """A run of two steps as a new process would build it, with a state after the first.
 
     In float64: AdamW makes a step of full length of a gradient that is rounding alone, so that in
     float32 two orders of one sum end far apart in a few weights.
@@ -83,7 +79,7 @@ def build(
         engine if ranks.mesh is None else CopyEngine(engine, twin),
         TRAIN,
         EvaluationPlan(("t0", "t5"), 2, 9, SAMPLING),
-        LoopSettings(3, rollouts, group, validate_every=3, checkpoint_every=2),
+        LoopSettings(2, rollouts, group, validate_every=2, checkpoint_every=1),
         settings,
         SAMPLING,
         RunSeeds(1, 2, 3),
@@ -91,23 +87,6 @@ def build(
         {"method": name},
         ranks,
     )
-
-
-def interrupted(run: TrainingRun) -> None:
-    """Run it until its third step begins."""
-    step = run.stepper.step
-
-    def stop(trajectories: Any) -> dict[str, float]:
-        if run.stepper.steps_done == 2:
-            raise Interrupted
-        return step(trajectories)
-
-    run.stepper.step = stop  # type: ignore[method-assign]
-    try:
-        run.run()
-    except Interrupted:
-        return
-    raise AssertionError("the run was not interrupted")
 
 
 def cold(ranks: Ranks = ONE, **settings: Any) -> dict[str, Any]:
