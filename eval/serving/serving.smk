@@ -1,7 +1,5 @@
 import shlex
 
-WORKFLOW_PYTHON = sys.executable
-
 # One environment holds vLLM and all that the project needs: it serves checkpoints, and where
 # `engine.name` is vllm, jobs find its `python` first (docs/vllm.md).
 if VLLM_COMMANDS := vllm_environment.search_path(DOMAINS, Path(workflow.basedir)):
@@ -24,7 +22,7 @@ rule vllm_environment:
         folder=subpath(output[0], parent=True),
         build="gpu",
     shell:
-        "(sh eval/serving/install_vllm.sh {WORKFLOW_PYTHON:q} {params.folder:q} {params.build}"
+        "(sh eval/serving/install_vllm.sh python {params.folder:q} {params.build}"
         " && touch {output:q}) > {log:q} 2>&1"
 
 
