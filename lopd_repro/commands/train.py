@@ -201,7 +201,7 @@ def _training_run(
         "backbone": _folder_digest(args.backbone),
         "inputs": {name: digest_file(path) for name, path in inputs.items()},
     }
-    engine = _hold(p, method, settings, step, ranks)
+    engine = _hold(p, method, settings, step, ranks, loop.one_step_off)
     return TrainingRun(
         p.backbone.model,
         method,
@@ -219,12 +219,17 @@ def _training_run(
 
 
 def _hold(
-    p: Parts, method: Method, settings: dict[str, Any], step: StepSettings, ranks: Ranks
+    p: Parts,
+    method: Method,
+    settings: dict[str, Any],
+    step: StepSettings,
+    ranks: Ranks,
+    one_step_off: bool,
 ) -> RolloutEngine:
     """Hold the models as the settings and the ranks ask; the engine on what it can sample from."""
     policy = p.backbone.model
-    copies = ranks.mesh is not None and settings.get("engine", {}).get("name", "hf") == "hf"
-    twin = copy_model(policy) if copies else None
+    sharded = ranks.mesh is not None and settings.get("engine", {}).get("name", "hf") == "hf"
+    twin = copy_model(policy) if sharded or one_step_off else None
     hold_models(policy, method, step, ranks)
     return p.engine if twin is None else CopyEngine(p.make_engine(twin), twin)
 

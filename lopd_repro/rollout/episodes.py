@@ -60,6 +60,18 @@ class Trajectory:
         self.raw_logp += turn.raw_logp if turn else [0.0] * len(ids)
 
 
+@dataclass(frozen=True)
+class Started:
+    """Episodes whose heads are built and whose environments are begun, before anything is sampled.
+
+    One of each per request, in their order.
+    """
+
+    prompts: list[Prompt]
+    trajectories: list[Trajectory]
+    handles: list[int]
+
+
 def derive_seed(*parts: object) -> int:
     """A 63-bit seed from named parts, the same on every machine."""
     text = "/".join(str(part) for part in parts)
@@ -72,8 +84,12 @@ def collect(
     domain: Domain,
     requests: Sequence[EpisodeRequest],
     sampling: SamplingParams,
+    started: Started | None = None,
 ) -> list[Trajectory]:
-    """Run episodes to their end; trajectories come back in the order of the requests."""
+    """Run episodes to their end; trajectories come back in the order of the requests.
+
+    `started` is what `begin_episodes` gave for these requests, if it was called before.
+    """
     if isinstance(engine, DividedEngine):
         # Repeats of a task without groups are told apart by their seed alone.
         keys = [(r.task_id, r.group) for r in requests]
@@ -83,6 +99,12 @@ def collect(
         )
     if not requests:
         return []
+    started = started or begin_episodes(codec, domain, requests)
+    return _play(engine, codec, domain, started, sampling)
+
+
+def begin_episodes(codec: ChatCodec, domain: Domain, requests: Sequence[EpisodeRequest]) -> Started:
+    """Build heads and begin environments; nothing of this depends on the policy's weights."""
     prompts: list[Prompt] = []
     trajectories: list[Trajectory] = []
     # A group's rollouts share their head: rendering it once a group is most of what it costs.
@@ -96,7 +118,17 @@ def collect(
         prompts.append(Prompt(head.ids, request.rollout_seed, head.span, built.latents))
         trajectories.append(Trajectory(request.task_id, request.group, head.ids))
     handles = domain.begin([(r.task_id, r.environment_seed) for r in requests])
+    return Started(prompts, trajectories, handles)
 
+
+def _play(
+    engine: RolloutEngine,
+    codec: ChatCodec,
+    domain: Domain,
+    started: Started,
+    sampling: SamplingParams,
+) -> list[Trajectory]:
+    trajectories, handles = started.trajectories, started.handles
     unfinished: dict[int, list[int]] = {}
 
     def on_turns(turns: list[tuple[int, Turn]]) -> list[Reply]:
@@ -140,7 +172,7 @@ def collect(
             answers.append(reply)
         return answers
 
-    engine.run(prompts, sampling, on_turns)
+    engine.run(started.prompts, sampling, on_turns)
     return trajectories
 
 

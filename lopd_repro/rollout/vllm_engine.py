@@ -33,8 +33,9 @@ import torch
 import torch.distributed as dist
 
 from lopd_repro.errors import UserError
-from lopd_repro.rollout.engine import OnTurns, Prompt, SamplingParams, Turn
+from lopd_repro.rollout.engine import OnTurns, Prompt, Reply, SamplingParams, Turn
 from lopd_repro.rollout.episodes import derive_seed
+from lopd_repro.rollout.turn_worker import TurnWorker
 
 _CPU_CACHE_GB = 1.0
 
@@ -45,13 +46,15 @@ class VLLMSettings:
 
     `dtype` `auto` is the trainer's. `max_length` (head and tail in tokens) 0 is the model's own.
     `memory_fraction` of a GPU is for vLLM's weights and cache together, unless `cache_gb` names
-    the cache's size (1 on a CPU). `sleep` gives the GPU memory back between rollouts. `arguments`
+    the cache's size (1 on a CPU). `sleep` gives the GPU memory back between rollouts.
+    `overlap` goes on sampling while environments answer turns that have ended. `arguments`
     are further arguments of vLLM's `LLM`.
     """
 
     dtype: str = "auto"
     max_length: int = 0
     memory_fraction: float = 0.35
+    overlap: bool = True
     cache_gb: float = 0.0
     prefix_caching: bool = True
     eager: bool = False
@@ -70,6 +73,9 @@ class _Episode:
     @property
     def ids(self) -> list[int]:
         return [*self.prompt.ids, *self.tail]
+
+
+_Ended = list[tuple[_Episode, Turn]]
 
 
 class VLLMEngine:
@@ -131,15 +137,19 @@ class VLLMEngine:
         running: dict[str, _Episode] = {}
         engine = self._llm.llm_engine
         try:
-            with _nondeterministic_kernels():
+            with _nondeterministic_kernels(), TurnWorker[_Ended](on_turns) as worker:
                 for episode in episodes:
                     self._submit(episode, sampling, running)
-                while running:
-                    done = [output for output in engine.step() if output.finished]
-                    ended = [(running.pop(output.request_id), output) for output in done]
+                while running or worker.busy:
+                    done = [o for o in engine.step() if o.finished] if running else []
+                    outputs = [(running.pop(output.request_id), output) for output in done]
+                    outputs.sort(key=lambda pair: pair[0].index)
+                    ended = [(e, self._turn(e, output, sampling)) for e, output in outputs]
                     if ended:
-                        ended.sort(key=lambda pair: pair[0].index)
-                        self._answer(ended, sampling, on_turns, running)
+                        worker.give(ended, [(e.index, turn) for e, turn in ended])
+                    wait = not running or not self.settings.overlap
+                    for turns, replies in worker.take(wait):
+                        self._go_on(turns, replies, sampling, running)
         finally:
             self._rows.clear()
             if running:
@@ -204,16 +214,14 @@ class VLLMEngine:
             self._rows[id(prompt.embeddings)] = rows
         return rows
 
-    def _answer(
+    def _go_on(
         self,
-        ended: list[tuple[_Episode, Any]],
+        ended: _Ended,
+        replies: list[Reply],
         sampling: SamplingParams,
-        on_turns: OnTurns,
         running: dict[str, _Episode],
     ) -> None:
-        turns = [self._turn(episode, output, sampling) for episode, output in ended]
-        replies = on_turns([(e.index, turn) for (e, _), turn in zip(ended, turns, strict=True)])
-        for (episode, _), turn, reply in zip(ended, turns, replies, strict=True):
+        for (episode, turn), reply in zip(ended, replies, strict=True):
             if reply is None:
                 continue
             if turn.finish == "budget" or len(episode.tail) + len(reply) >= episode.limit:

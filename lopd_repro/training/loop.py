@@ -11,14 +11,23 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lopd_repro.errors import UserError
 from lopd_repro.parallel.ranks import ONE, Ranks
 from lopd_repro.rollout.divided import DividedEngine
 from lopd_repro.rollout.engine import RolloutEngine, SamplingParams
-from lopd_repro.rollout.episodes import EpisodeRequest, Trajectory, collect, derive_seed
+from lopd_repro.rollout.episodes import (
+    EpisodeRequest,
+    Started,
+    Trajectory,
+    begin_episodes,
+    collect,
+    derive_seed,
+)
+from lopd_repro.training.ahead import Ahead
 from lopd_repro.training.candidates import Candidates
 from lopd_repro.training.checkpoint import load_state, save_state
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
@@ -38,6 +47,8 @@ class LoopSettings:
     A step draws `rollouts_per_step` rollouts: that many divided by the group size are its tasks.
     `teacher_check_tasks` training tasks show at the start what the teacher's context is worth.
     `keep_candidates` keeps the weights of every validated step after step 0 on disk.
+    `one_step_off` draws a step's rollouts while the step before it updates the policy, so from the
+    weights before that update.
     """
 
     steps: int
@@ -47,6 +58,7 @@ class LoopSettings:
     checkpoint_every: int
     teacher_check_tasks: int = 0
     keep_candidates: bool = False
+    one_step_off: bool = False
 
     @property
     def tasks_per_step(self) -> int:
@@ -100,6 +112,10 @@ class TrainingRun:
         self.candidates = Candidates(state_folder, ranks)
         self._next_step = 0
         self._generations = 0
+        if loop.one_step_off:
+            self._check_one_step_off(step)
+        self._started: Ahead[Started] = Ahead(self._begin)
+        self._drawn: Ahead[list[Trajectory]] = Ahead(self._rollouts)
 
     def run(self) -> None:
         """Train to the end, picking up an interrupted run's state."""
@@ -126,8 +142,16 @@ class TrainingRun:
     def _train_step(self, step: int) -> None:
         self._clock.seconds.clear()
         with self._clock.phase("rollout"):
-            trajectories = self._rollouts(step)
-        metrics = self.stepper.step(trajectories)
+            drawn_before = self._drawn.take(step)
+            trajectories = self._rollouts(step) if drawn_before is None else drawn_before
+        if self.loop.one_step_off:
+            following = step + 1 if step + 1 < self.loop.steps else None
+            with self._drawn.meanwhile(following):
+                metrics = self.stepper.step(trajectories)
+            metrics["policy_lag"] = float(drawn_before is not None)
+        else:
+            with self._started.meanwhile(self._begun_by(step)):
+                metrics = self.stepper.step(trajectories)
         with self._clock.phase("sync"):
             self.engine.sync_weights(self.model)
         self._generations += len(trajectories)
@@ -143,7 +167,45 @@ class TrainingRun:
         self._say(row)
 
     def _rollouts(self, step: int) -> list[Trajectory]:
-        requests = [
+        resources = self.method.resources
+        return collect(
+            self.engine,
+            resources.codec,
+            resources.domain,
+            self._requests(step),
+            self.sampling,
+            self._started.take(step),
+        )
+
+    def _begin(self, step: int) -> Started:
+        resources = self.method.resources
+        return begin_episodes(resources.codec, resources.domain, self._requests(step))
+
+    def _begun_by(self, step: int) -> int | None:
+        """The step whose episodes may begin while this one updates; None where others come first.
+
+        Several ranks share the episodes out when they are sampled.
+        """
+        done = step + 1
+        last = done == self.loop.steps
+        validates = done % self.loop.validate_every == 0
+        return None if last or validates or self.ranks.size > 1 else done
+
+    def _check_one_step_off(self, step: StepSettings) -> None:
+        if not step.importance_cap:
+            raise UserError(
+                "train.one_step_off: found true with optimiser.importance_cap 0, allowed: with a "
+                "cap of 1 or more, since rollouts come from older weights"
+            )
+        if self.ranks.size > 1:
+            raise UserError(
+                f"train.one_step_off: found true on {self.ranks.size} ranks, allowed: on one"
+            )
+        if getattr(self.engine, "model", None) is self.model:
+            raise RuntimeError("one step off: the engine samples from the weights that change")
+
+    def _requests(self, step: int) -> list[EpisodeRequest]:
+        return [
             EpisodeRequest(
                 task_id,
                 group,
@@ -153,8 +215,6 @@ class TrainingRun:
             for group, task_id in enumerate(self._stream.step(step))
             for member in range(self.loop.group_size)
         ]
-        resources = self.method.resources
-        return collect(self.engine, resources.codec, resources.domain, requests, self.sampling)
 
     def _validate(self, step: int) -> None:
         resources = self.method.resources
@@ -205,6 +265,7 @@ class TrainingRun:
                 "teacher": self.stepper.teacher.state_dict(),
                 "method": self.method.state_dict(),
                 "selection": self.selection.state_dict(),
+                **self._drawn_state(),
             },
             self.ranks,
         )
@@ -223,11 +284,20 @@ class TrainingRun:
         self.stepper.teacher.load_state_dict(state["teacher"])
         self.method.load_state_dict(state["method"])
         self.selection.load_state_dict(state["selection"])
+        if drawn := state.get("drawn"):
+            self._drawn.keep(drawn["step"], [Trajectory(**row) for row in drawn["rows"]])
         self.engine.sync_weights(self.model)
         if self.loop.keep_candidates:
             self.candidates.begin(step for step in self.selection.scores if step > 0)
         if self.ranks.first:
             print(f"resumed after step {self._next_step}", file=sys.stderr, flush=True)
+
+    def _drawn_state(self) -> dict[str, Any]:
+        """Rollouts of the next step that older weights drew: they cannot be drawn again."""
+        if self._drawn.made is None:
+            return {}
+        step, drawn = self._drawn.made
+        return {"drawn": {"step": step, "rows": [asdict(t) for t in drawn]}}
 
     def _say(self, row: dict[str, Any]) -> None:
         if not self.ranks.first:

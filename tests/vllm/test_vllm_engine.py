@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
+import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ from small import full_logits
 from test_hf_engine import GLUE, PAD, play, positions, prompts
 
 from lopd_repro.errors import UserError
-from lopd_repro.rollout.engine import Prompt, Reply, SamplingParams, Turn
+from lopd_repro.rollout.engine import OnTurns, Prompt, Reply, SamplingParams, Turn
 from lopd_repro.rollout.vllm_engine import VLLMEngine
 
 
@@ -80,6 +83,47 @@ def test_draws_depend_on_the_seed_alone(pair: Pair) -> None:
     assert sum(a[0].ids != b[0].ids for a, b in zip(first, third, strict=True)) >= 4
     plain = play(pair.engine, given, SamplingParams(max_turn_tokens=6, max_tail_tokens=30))  # type: ignore[arg-type]
     assert all(t.logp == t.raw_logp for one in plain for t in one)
+
+
+class SlowEnvironments:
+    """The engine, whose turns take some time to be answered; `answering` is set meanwhile."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.answering = threading.Event()
+
+    def run(self, given: list[Prompt], sampling: SamplingParams, on_turns: OnTurns) -> None:
+        def slow(turns: list[tuple[int, Turn]]) -> list[Reply]:
+            self.answering.set()
+            time.sleep(0.05)
+            replies = on_turns(turns)
+            self.answering.clear()
+            return replies
+
+        self.engine.run(given, sampling, slow)
+
+
+def test_sampling_goes_on_while_environments_answer(pair: Pair, monkeypatch: Any) -> None:
+    given = prompts(6)
+    sampling = SamplingParams(0.8, 0.95, 20, max_turn_tokens=8, max_tail_tokens=40)
+    slow = SlowEnvironments(pair.engine)
+    vllm = pair.engine._llm.llm_engine
+    step, meanwhile = vllm.step, []
+
+    def seen() -> Any:
+        meanwhile.append(slow.answering.is_set())
+        return step()
+
+    monkeypatch.setattr(vllm, "step", seen)
+    found = {}
+    for overlap in (True, False):
+        settings = replace(pair.engine.settings, overlap=overlap)
+        monkeypatch.setattr(pair.engine, "settings", settings)
+        meanwhile.clear()
+        played = play(slow, given, sampling)  # type: ignore[arg-type]
+        found[overlap] = [[(t.ids, t.raw_logp) for t in one] for one in played]
+        assert any(meanwhile) == overlap
+    assert found[True] == found[False]
 
 
 def test_known_embeddings_in_the_span_act_like_their_tokens(pair: Pair) -> None:

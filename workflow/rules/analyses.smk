@@ -172,7 +172,7 @@ rule figure:
     conda:
         "../envs/lopd_repro.yaml"
     params:
-        notice=config["notice"],
+        notice=NOTICE,
         source=source("lopd_repro.commands.figure"),
     shell:
         "python -m lopd_repro figure --figure {wildcards.figure} --data {input:q}"

@@ -10,7 +10,7 @@ from snakemake_interface_executor_plugins.settings import SharedFSUsage
 
 sys.path.insert(0, workflow.basedir)
 
-from lopd_repro.workflow import fetched, methods, slices, sources, variants
+from lopd_repro.workflow import fetched, methods, notice, slices, sources, variants
 from lopd_repro.workflow import vllm_environment
 from lopd_repro.workflow.released import released
 
@@ -21,6 +21,7 @@ REGISTRY = methods.Registry(config)
 
 # Each domain's whole configuration, and the domain that a backbone belongs to.
 DOMAINS = slices.domains(config)
+NOTICE = notice.notice(config, DOMAINS)
 RELEASED = {(r.backbone, r.name): r for own in DOMAINS.values() for r in released(own)}
 DOMAIN_OF = {name: d for d, own in DOMAINS.items() for name in own["backbones"]}
 
@@ -295,7 +296,7 @@ def table_settings(methods, domain="tool_use"):
     text = json.dumps(
         {
             "scale": config["scale"],
-            "notice": config["notice"],
+            "notice": NOTICE,
             "preset": config["preset"],
             "backbones": {
                 name: {"label": b["label"], "paper_backbone": b["paper_backbone"]}
@@ -332,7 +333,7 @@ def page_settings(wildcards):
     return json.dumps(
         {
             "scale": config["scale"],
-            "notice": config["notice"],
+            "notice": NOTICE,
             "preset": config["preset"],
             "seeds": config["seeds"],
             "methods": REGISTRY.methods(),
@@ -392,7 +393,7 @@ def analysis_settings(wildcards):
     return json.dumps(
         {
             "scale": config["scale"],
-            "notice": config["notice"],
+            "notice": NOTICE,
             "preset": config["preset"],
             "domain": "tool_use",
             "backbone": ANALYSES["backbone"],
