@@ -79,7 +79,7 @@ def build(
         engine if ranks.mesh is None else CopyEngine(engine, twin),
         TRAIN,
         EvaluationPlan(("t0", "t5"), 2, 9, SAMPLING),
-        LoopSettings(2, rollouts, group, validate_every=2, checkpoint_every=1),
+        LoopSettings(2, rollouts, group, 2, 1, teacher_check_tasks=2 if name == "lopd" else 0),
         settings,
         SAMPLING,
         RunSeeds(1, 2, 3),

@@ -113,6 +113,8 @@ def test_ranks_end_as_one_does(name: str, size: str, worlds: Path) -> None:
     expected = load(worlds / "one", name)
     steps = [row for row in expected["metrics"] if row["kind"] == "train"]
     assert len(steps) == 2 and all(abs(row["loss"]) > 1e-3 for row in steps)
+    kinds = [row["kind"] for row in expected["metrics"]]
+    assert ("teacher" in kinds) == (name == "lopd")
     if name != "grpo":
         assert any(0 < row["distilled_tokens"] < row["tokens"] for row in steps)
     assert differences(expected, load(worlds / size, name)) == []
