@@ -1,11 +1,13 @@
-"""`lopd-repro import-released`: a checkpoint that others trained, as a run's checkpoint, by links.
+"""`lopd-repro import-released`: a checkpoint that others trained, as a run's checkpoint.
 
     lopd-repro import-released --folder data/qwen3-8b-lopd --backbone MODEL_FOLDER \
         --tokenizer own --out results/runs/tool_use/qwen3-8b/lopd_released/seed0/checkpoint \
         --report .../released.json
 
-Refused is a folder that is no whole model in Hugging Face form, and one of other sizes than the
-backbone that its row stands under. Evaluation then reads it as it reads every checkpoint.
+Weights get a second name (a copy on another file system), other files are copied; symbolic links
+would not do, since a benchmark's harness may read the checkpoint's folder and no other. Refused is
+a folder that is no whole model in Hugging Face form, and one of other sizes than the backbone that
+its row stands under.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 from lopd_repro.commands.import_hub import parameters
 from lopd_repro.errors import UserError
 from lopd_repro.fetch.place import MANIFEST, model_files
-from lopd_repro.files import digest_file, read_json, write_json
+from lopd_repro.files import digest_file, link_or_copy, read_json, write_json
 
 SIZES = ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -44,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check, link, report."""
+    """Check, put there, report."""
     files = model_files(str(args.folder), args.folder)
     _same_sizes(args.folder, args.backbone)
     if args.tokenizer == "backbone":
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(
             f"{args.folder}: has no {missing[0]}; `tokenizer: backbone` takes the backbone's"
         )
-    _link(files, args.out)
+    _place(files, args.out)
     known = args.folder / MANIFEST
     fetched = read_json(known) if known.is_file() else {}
     write_json(
@@ -83,14 +85,15 @@ def _same_sizes(folder: Path, backbone: Path) -> None:
             )
 
 
-def _link(files: dict[str, Path], out: Path) -> None:
+def _place(files: dict[str, Path], out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
     try:
         new.chmod(0o755)
         for name, path in files.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
-            (new / name).symlink_to(path)
+            put = link_or_copy if name.endswith(".safetensors") else shutil.copyfile
+            put(path, new / name)
         shutil.rmtree(out, ignore_errors=True)
         new.replace(out)
     except BaseException:

@@ -8,7 +8,6 @@ chosen by them.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lopd_repro.errors import UserError
+from lopd_repro.files import link_or_copy
 from lopd_repro.parallel.ranks import ONE, Ranks
 from lopd_repro.training.checkpoint import save_model
 
@@ -61,7 +61,7 @@ class Candidates:
         try:
             if self.folder.is_dir():
                 shutil.copytree(
-                    self.folder, scratch, copy_function=_link_or_copy, dirs_exist_ok=True
+                    self.folder, scratch, copy_function=link_or_copy, dirs_exist_ok=True
                 )
             scratch.chmod(0o755)
             shutil.rmtree(target, ignore_errors=True)
@@ -89,11 +89,3 @@ def candidate_folders(folder: Path) -> dict[int, Path]:
             "train.keep_candidates: true"
         )
     return found
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    # A second name for the same bytes costs no disk; across file systems there is none.
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
