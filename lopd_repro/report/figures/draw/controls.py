@@ -68,7 +68,7 @@ def _numbers(ax: Axes, y: Sequence[float], cells: Sequence[tuple[float, ...]]) -
     """Difference and interval as numbers at the right edge."""
     right = ax.secondary_yaxis("right")
     texts = [
-        f"{c[0]:.1f} [{c[1]:.1f}, {c[2]:.1f}]" if len(c) == 3 else "not measured" for c in cells
+        f"{c[0]:z.1f} [{c[1]:z.1f}, {c[2]:z.1f}]" if len(c) == 3 else "not measured" for c in cells
     ]
     right.set_yticks(y, [text.replace("-", "\N{MINUS SIGN}") for text in texts])
     right.tick_params(axis="y", length=0)
