@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from runs import NAMES, build, cold, outcome, whole
+from rank_runs import NAMES, build, cold, outcome, whole
+from rank_worlds import in_world, load, save
 from transformers import AutoModelForCausalLM
-from worlds import in_world, load, save
 
 from lopd_repro.parallel.ranks import Ranks
 from lopd_repro.training.checkpoint import load_state, save_model

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from rank_worlds import in_world, load, save
 from small import ScriptDomain, tokenizer
-from worlds import in_world, load, save
 
 from lopd_repro.models.backbone import copy_model
 from lopd_repro.models.chat import ChatCodec

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["runs", "torch.distributed.fsdp", "worlds"])
+_CONTEXT.set_forkserver_preload(["rank_runs", "torch.distributed.fsdp", "rank_worlds"])
 
 
 def in_world(
