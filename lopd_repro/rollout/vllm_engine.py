@@ -33,6 +33,7 @@ import torch
 import torch.distributed as dist
 
 from lopd_repro.errors import UserError
+from lopd_repro.models.backbone import gathered
 from lopd_repro.rollout.engine import OnTurns, Prompt, Reply, SamplingParams, Turn
 from lopd_repro.rollout.episodes import derive_seed
 from lopd_repro.rollout.turn_worker import TurnWorker
@@ -106,7 +107,7 @@ class VLLMEngine:
     def sync_weights(self, model: Any) -> None:
         """Copy the model's weights into vLLM and empty its cache."""
         self._wake()
-        named = ((_plain(name), _whole(p)) for name, p in model.named_parameters())
+        named = ((_plain(name), gathered(p)) for name, p in model.named_parameters())
         self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": named})
         if self._on_cpu:
             self._llm.apply_model(_repack)
@@ -362,13 +363,6 @@ def _holds(rows: torch.Tensor, prompt: Prompt, length: int) -> bool:
 def _plain(name: str) -> str:
     """A parameter's name in a checkpoint, without what wrappers put into it."""
     return name.replace("_checkpoint_wrapped_module.", "").replace("_orig_mod.", "")
-
-
-def _whole(parameter: torch.Tensor) -> torch.Tensor:
-    """A parameter's values; of a sharded one, gathered (every rank must take part)."""
-    values = parameter.detach()
-    gather = getattr(values, "full_tensor", None)
-    return values if gather is None else gather()
 
 
 def _stamp(model: Any) -> tuple[tuple[int, int], ...]:
