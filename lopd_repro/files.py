@@ -12,7 +12,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,6 +36,25 @@ def atomic_write(path: Path | str, write: Callable[[IO[bytes]], object]) -> None
         Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """An empty folder to fill, which takes the place of `target` when the block has ended well.
+
+    After an error it is gone, and `target` is what it was.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    try:
+        scratch.chmod(0o755)
+        yield scratch
+        if target.exists():
+            shutil.rmtree(target)
+        scratch.replace(target)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
         raise
 
 

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from lopd_repro.commands.import_hub import parameters
 from lopd_repro.errors import UserError
 from lopd_repro.fetch.place import MANIFEST, model_files
-from lopd_repro.files import digest_file, link_or_copy, read_json, write_json
+from lopd_repro.files import atomic_folder, digest_file, link_or_copy, read_json, write_json
 
 SIZES = ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -86,19 +85,11 @@ def _same_sizes(folder: Path, backbone: Path) -> None:
 
 
 def _place(files: dict[str, Path], out: Path) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    try:
-        new.chmod(0o755)
+    with atomic_folder(out) as new:
         for name, path in files.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             put = link_or_copy if name.endswith(".safetensors") else shutil.copyfile
             put(path, new / name)
-        shutil.rmtree(out, ignore_errors=True)
-        new.replace(out)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
 
 
 def _sha256(name: str, path: Path, fetched: dict[str, Any]) -> str:

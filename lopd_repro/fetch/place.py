@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import shutil
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from lopd_repro.errors import UserError
 from lopd_repro.fetch import hub, lock
 from lopd_repro.fetch.checks import check, facts
 from lopd_repro.fetch.registry import MODEL_PATTERNS, Pin, Source
-from lopd_repro.files import read_json, write_bytes, write_json
+from lopd_repro.files import atomic_folder, read_json, write_bytes, write_json
 
 MANIFEST = "fetched.json"
 Say = Callable[[str], None]
@@ -248,10 +247,7 @@ def _rows(found: Mapping[str, Pin]) -> dict[str, dict[str, Any]]:
 
 def _link(target: Path, files: Mapping[str, Path], manifest: dict[str, Any]) -> None:
     """Make the folder of links beside its place, then rename it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    try:
-        new.chmod(0o755)
+    with atomic_folder(target) as new:
         for name, path in files.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             if path.parent.name == ".downloads":
@@ -259,12 +255,6 @@ def _link(target: Path, files: Mapping[str, Path], manifest: dict[str, Any]) -> 
             else:
                 (new / name).symlink_to(path)
         write_json(new / MANIFEST, manifest)
-        if target.is_dir():
-            shutil.rmtree(target)
-        new.replace(target)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
 
 
 def _repository(source: Source, options: Options, say: Say) -> Path:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from lopd_repro.errors import UserError
-from lopd_repro.files import link_or_copy
+from lopd_repro.files import atomic_folder, link_or_copy
 from lopd_repro.parallel.ranks import ONE, Ranks
 from lopd_repro.training.checkpoint import save_model
 
@@ -55,20 +54,9 @@ class Candidates:
         Nothing is taken from the state folder, since this run may still be resumed: call `begin`
         without steps once its result is whole.
         """
-        target = out / FOLDER
-        out.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=out, prefix=f".{FOLDER}."))
-        try:
+        with atomic_folder(out / FOLDER) as target:
             if self.folder.is_dir():
-                shutil.copytree(
-                    self.folder, scratch, copy_function=link_or_copy, dirs_exist_ok=True
-                )
-            scratch.chmod(0o755)
-            shutil.rmtree(target, ignore_errors=True)
-            scratch.replace(target)
-        except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
+                shutil.copytree(self.folder, target, copy_function=link_or_copy, dirs_exist_ok=True)
 
 
 def step_folder(step: int) -> str:

@@ -7,14 +7,13 @@ there when its file is, and folders that it does not name are left from before.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from lopd_repro.errors import UserError
-from lopd_repro.files import atomic_write
+from lopd_repro.files import atomic_folder, atomic_write
 from lopd_repro.parallel.ranks import ONE, Ranks
 
 STATE_FILE = "state.pt"
@@ -89,15 +88,6 @@ def _drop_shards(folder: Path, kept: str = "") -> None:
 
 
 def _write_model(folder: Path, model: Any, tokenizer: Any, options: dict[str, Any]) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
+    with atomic_folder(folder) as scratch:
         model.save_pretrained(scratch, **options)
         tokenizer.save_pretrained(scratch)
-        scratch.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        scratch.replace(folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
