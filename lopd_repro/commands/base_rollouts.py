@@ -25,7 +25,7 @@ from lopd_repro.commands.wiring import (
 )
 from lopd_repro.experience.rollouts import RolloutOrigin, read_rollouts, write_rollouts
 from lopd_repro.files import digest_json
-from lopd_repro.rollout.divided import DividedEngine
+from lopd_repro.rollout.divided import divided_engine
 from lopd_repro.rollout.episodes import Trajectory
 from lopd_repro.settings import build
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     tasks = training_tasks(settings, args.splits, own.task_limit)
     with ranks_of(args, settings) as ranks, parts(settings, args.backbone) as p:
         plan = EvaluationPlan(tuple(tasks.tasks), own.per_task, own.seed, p.sampling("rollout"))
-        engine = p.engine if ranks.size == 1 else DividedEngine(p.engine, ranks)
+        engine = divided_engine(p.engine, ranks)
         trajectories = evaluate(engine, p.codec, p.domain(tasks), plan)
     if not ranks.first:
         return 0

@@ -36,7 +36,7 @@ from lopd_repro.lopd.latents import Framing, LatentSource
 from lopd_repro.lopd.saved import save_composer
 from lopd_repro.models.backbone import copy_model, freeze
 from lopd_repro.parallel.ranks import Ranks
-from lopd_repro.rollout.divided import DividedEngine
+from lopd_repro.rollout.divided import divided_engine
 from lopd_repro.settings import build
 from lopd_repro.training.evaluate import EvaluationPlan, evaluate, summary
 from lopd_repro.training.hold import hold_frozen, needs_shards
@@ -125,7 +125,7 @@ def _measure(
     domain = p.domain(validation)
     tasks = tuple(validation.tasks)
     plan = EvaluationPlan(tasks, 1, int(p.settings["seed"]), p.sampling("evaluation"))
-    engine = p.engine if ranks.size == 1 else DividedEngine(p.engine, ranks)
+    engine = divided_engine(p.engine, ranks)
     report = {"none": summary(evaluate(engine, p.codec, domain, plan))}
     for pairing in ("retrieved", "shuffled"):
         found, contexts = source("validation", pairing), []

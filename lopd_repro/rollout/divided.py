@@ -58,6 +58,11 @@ class DividedEngine:
         return [found[i] for i in range(len(items))]
 
 
+def divided_engine(engine: RolloutEngine, ranks: Ranks) -> RolloutEngine:
+    """The engine, its work divided among the ranks where there are several."""
+    return engine if ranks.size == 1 else DividedEngine(engine, ranks)
+
+
 def divided(keys: Sequence[Hashable], size: int) -> list[list[int]]:
     """Places of the items of each of `size` ranks; groups of equal keys go round in turn."""
     order: dict[Hashable, int] = {}

@@ -17,7 +17,7 @@ from typing import Any
 
 from lopd_repro.errors import UserError
 from lopd_repro.parallel.ranks import ONE, Ranks
-from lopd_repro.rollout.divided import DividedEngine
+from lopd_repro.rollout.divided import divided_engine
 from lopd_repro.rollout.engine import RolloutEngine, SamplingParams
 from lopd_repro.rollout.episodes import (
     EpisodeRequest,
@@ -95,7 +95,7 @@ class TrainingRun:
     ) -> None:
         self.model = model
         self.method = method
-        self.engine = engine if ranks.size == 1 else DividedEngine(engine, ranks)
+        self.engine = divided_engine(engine, ranks)
         self.validation = validation
         self.loop = loop
         self.sampling = sampling

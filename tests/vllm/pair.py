@@ -1,4 +1,4 @@
-"""A small model with vLLM's engine on it."""
+"""A small model with vLLM's engine on it, and how close its runs are to the engine hf's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from small import end_ids, tokenizer
 from test_hf_engine import PAD
@@ -19,6 +20,23 @@ from lopd_repro.training.checkpoint import save_model
 LIMIT = 512
 ENDS = end_ids(40)
 GREEDY = SamplingParams(0, max_turn_tokens=7, max_tail_tokens=30)
+
+
+def assert_close_metrics(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
+    """Equal rows but for clocks and the gap that only one engine has."""
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.keys() == other.keys()
+        for key in one.keys() - {"seconds", "logp_gap_mean", "logp_gap_max"}:
+            expected = other[key]
+            if isinstance(expected, float):
+                expected = pytest.approx(expected, rel=1e-3, abs=1e-4)
+            assert one[key] == expected, key
+
+
+def assert_close_weights(ours: Any, theirs: Any) -> None:
+    """The same parameters, to a thousandth."""
+    for name, weight in ours.state_dict().items():
+        torch.testing.assert_close(weight, theirs.state_dict()[name], atol=1e-3, rtol=1e-3)
 
 
 def small_model(kind: str, seed: int = 1) -> Any:
